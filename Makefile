@@ -23,6 +23,7 @@ help:
 	@echo 'make bench-fork         instructions to fork, execute a program and wait, with 1 GB of memory'
 	@echo 'make bench-children     instructions that the children of a shell cost, natively and registered'
 	@echo 'make bench-colocation   what neighbours do to lammps under each memory manager; BENCH_ARGS: more (an hour)'
+	@echo "make study              the seeds' figures and tables measured, in one report; STUDY_ARGS=--quick (half an hour), --list, --only ... (hours)"
 	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
 	@echo 'make module DEBUG=1     the same with assertions, and hooks that can be skipped: build/<version>/debug/hpmmap.ko'
 	@echo 'make modules            the same for the kernels that are tested'
@@ -198,7 +199,17 @@ bench-colocation:
 	@$(MAKE) --no-print-directory tools bench-tools modules
 	@bench/run colocation $(BENCH_ARGS)
 
+# Goes on with what has not been measured yet.
+study:
+	@scripts/setup guest
+	@scripts/setup jobs
+	@scripts/setup allocators
+	@scripts/setup programs
+	@$(MAKE) --no-print-directory tools bench-tools modules
+	@integrations/openmpi/build >/dev/null
+	@bench/run study $(STUDY_ARGS)
+
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint advisories unit unit-c unit-rust unit-python vm outside check check-all check-parallel kdump nodes mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation conformance conformance-table install uninstall deb rpm dist clean
+.PHONY: help setup module modules tools guest-tests bench-tools lint advisories unit unit-c unit-rust unit-python vm outside check check-all check-parallel kdump nodes mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation study conformance conformance-table install uninstall deb rpm dist clean

@@ -3,8 +3,8 @@
 
 Boots a guest with one CPU whose clock advances by one nanosecond with each
 instruction and runs `hpmmap bench alloc` in it. Options it does not know go to
-that command, such as --method and --size. With --threads the guest has several
-CPUs and a clock that tells time.
+that command, such as --method and --size. With --threads, and without --icount,
+the guest has several CPUs and a clock that tells time.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
         help="pages of 1 GB to reserve at boot, for the method hugetlb-1g (default 0)",
     )
     parser.add_argument("--threads", type=int, help="measure throughput with 1 to so many threads and CPUs")
+    parser.add_argument(
+        "--icount", action="store_true", help="with --threads: one CPU, whose clock counts instructions"
+    )
     parser.add_argument("--timeout", type=int, default=5400, help="seconds to give up after (default 5400)")
     parser.add_argument("--out", type=Path, help="directory for the results (build/bench/alloc-KERNEL)")
     args, rest = parser.parse_known_args()
@@ -78,12 +81,13 @@ def main() -> int:
         # At run time there would be no gigabyte that is not movable.
         append = f"hugepagesz=1G hugepages={args.gigabytes}" if args.gigabytes else ""
         movable = f"{args.memory * 1024 - KERNEL_SHARE_MIB}M"
-        if args.threads:
+        if args.threads and not args.icount:
             guest = Guest(args.kernel, memory=f"{args.memory}G", cpus=args.threads, movable=movable, append=append)
             options = ["--threads", str(args.threads), *rest]
         else:
             guest = counting_guest(args.kernel, memory=f"{args.memory}G", movable=movable, append=append)
-            options = ["--icount", *rest]
+            threads = ["--threads", str(args.threads)] if args.threads else []
+            options = ["--icount", *threads, *rest]
         name = f"threads-{guest.kver}" if args.threads else f"alloc-{guest.kver}"
         out = args.out or ROOT / "build/bench" / name
         # The guest's changes to other directories stay there.

@@ -2,7 +2,8 @@
 """Runs the co-location study in a guest.
 
 Boots a guest with two CPUs and runs `hpmmap bench colocation --prepare` in it;
-with --icount one CPU whose clock counts instructions. Options it does not know
+with --icount one CPU whose clock counts instructions. With several numbers of
+ranks there is a study for each, in DIRECTORY/ranks-N. Options it does not know
 go to that command, such as --workload and --repeat. What hangs is ended and
 repeated once. A study that was interrupted goes on with --resume; FILE.log
 beside its directory has what was done, and the command to repeat each run.
@@ -43,6 +44,13 @@ DEMO_STUDY = "--workload phases --memory 1408M --neighbour d --repeat 2"
 DEMO_SECONDS = 850
 
 
+def rank_numbers(text: str) -> list[int]:
+    numbers = sorted({int(word) for word in text.split(",")})
+    if numbers[0] < 1:
+        raise ValueError(f"{numbers[0]} ranks")
+    return numbers
+
+
 def arguments(words: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(prog="bench/run colocation", description=__doc__, allow_abbrev=False)
     parser.add_argument("--demo", action="store_true", help="what `make demo` shows, within 15 minutes")
@@ -53,6 +61,12 @@ def arguments(words: list[str] | None = None) -> tuple[argparse.Namespace, list[
     )
     parser.add_argument("--cpus", type=int, default=2, help="CPUs of the guest (default 2)")
     parser.add_argument("--icount", action="store_true", help="one CPU, whose clock counts instructions")
+    parser.add_argument(
+        "--ranks",
+        type=rank_numbers,
+        metavar="LIST",
+        help="ranks of a job, such as 1,2,4,8 (default: that of the command)",
+    )
     parser.add_argument("--resume", action="store_true", help="go on with the study in the directory")
     parser.add_argument(
         "--replace", action="store_true", help="put the study in the directory aside, as DIRECTORY-before"
@@ -72,6 +86,11 @@ def arguments(words: list[str] | None = None) -> tuple[argparse.Namespace, list[
         parser.error("--resume goes on with the study that --replace puts aside: give one of them")
     if args.cpus < 1:
         parser.error(f"--cpus {args.cpus}: must be at least 1")
+    if args.ranks and args.cpus < args.ranks[-1]:
+        parser.error(f"--ranks {args.ranks[-1]}: a rank needs a CPU, see --cpus")
+    if args.ranks and len(args.ranks) == 1:
+        # One study, as any other.
+        rest, args.ranks = [f"--ranks={args.ranks[0]}", *rest], None
     if args.timeout < 1:
         parser.error(f"--timeout {args.timeout}: must be at least 1")
     return args, rest
@@ -119,6 +138,11 @@ def replace(out: Path) -> None:
 def checked_out(args: argparse.Namespace, name: str) -> Path:
     """The directory of the study, ready to begin or to go on."""
     out = (args.out or ROOT / "build/bench" / name).resolve()
+    if args.ranks:
+        out = out / f"ranks-{args.ranks[0]}"
+        # Those of other numbers that were not begun.
+        if args.resume and not (out / "study.json").exists():
+            args.resume = False
     if not out.is_relative_to(ROOT):
         raise BenchError(f"--out {out}: the guest can write only below {ROOT}")
     if args.resume:
@@ -183,6 +207,8 @@ def supervised(args: argparse.Namespace, rest: list[str], console: Console) -> i
         guest = Guest(args.kernel, memory=args.memory_of_guest, cpus=args.cpus, movable=args.movable)
         options = list(rest)
     out = checked_out(args, f"colocation-{guest.kver}{'-icount' if args.icount else ''}")
+    if args.ranks and not args.resume:
+        options += ["--ranks", str(args.ranks[0])]
     study = Study(out)
     log_path = out.with_name(f"{out.name}.log")
     log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -245,7 +271,12 @@ def main() -> int:
     args, rest = arguments()
     console = Console()
     try:
-        return supervised(args, rest, console)
+        # One study for each number of ranks.
+        for one in [argparse.Namespace(**{**vars(args), "ranks": [ranks]}) for ranks in args.ranks or []] or [args]:
+            status = supervised(one, rest, console)
+            if status:
+                return status
+        return 0
     except (GuestError, ValueError, OSError, BenchError, StudyFailed) as error:
         console.print(f"bench/run colocation: {escape(str(error))}", style="red", soft_wrap=True)
         return 1

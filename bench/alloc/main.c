@@ -42,6 +42,7 @@ static const struct pattern {
 	{ "amr-malloc", pattern_amr_malloc, true, traces_prepare },
 	{ "malloc", pattern_malloc, true, traces_prepare },
 	{ "threads", NULL, false, NULL },
+	{ "processes", NULL, false, NULL },
 };
 
 static const struct pattern *pattern_find(const char *name)
@@ -248,7 +249,9 @@ int main(int argc, char **argv)
 	}
 	wait_for_clean_pools();
 	if (!pattern->run) {
-		threads_run(&task);
+		if (task.method->dirty)
+			make_pool_dirty();
+		threads_run(&task, !strcmp(pattern->name, "processes"));
 		return 0;
 	}
 

@@ -126,6 +126,6 @@ void traces_prepare(void);
 
 /* threads.c */
 
-void threads_run(const struct task *task);
+void threads_run(const struct task *task, bool processes);
 
 #endif

@@ -250,6 +250,15 @@ def test_what_was_interrupted_can_be_gone_on_with(monkeypatch, words, began, com
     assert colocation_study.going_on(args, began) == command
 
 
+def test_several_numbers_of_ranks_are_several_studies():
+    args, rest = colocation_study.arguments(["--ranks", "4,1,2", "--cpus=4", "--quick"])
+    assert (args.ranks, rest) == ([1, 2, 4], ["--quick"])
+    args, rest = colocation_study.arguments(["--ranks=4", "--cpus=4", "--quick"])
+    assert (args.ranks, rest) == (None, ["--ranks=4", "--quick"])
+    with pytest.raises(SystemExit):
+        colocation_study.arguments(["--ranks=1,8", "--cpus=4"])
+
+
 def test_a_run_can_be_repeated():
     # Also when it is gone on with, where the options are not given.
     args, _ = colocation_study.arguments(["--demo", "--resume"])

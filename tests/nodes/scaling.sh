@@ -30,6 +30,8 @@ cat /tmp/said
 has_words /tmp/said 'lammps on 4 nodes: runtimes' 'minicg on 4 nodes: runtimes' 'lammps: seconds on so many nodes' 'LAMMPS (lammps) beside C'
 all_set_back
 summary_is 24 4 8
+# For bench/study, on one line.
+echo "summary $(tr -d '\n' <$STUDY/summary.json)"
 
 step 'a host that lets nobody in'
 on n3 'mv /root/.ssh/authorized_keys /root/.ssh/away'

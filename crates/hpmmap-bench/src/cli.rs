@@ -45,8 +45,8 @@ pub enum BenchVerb {
     /// has 10,000 mappings; 'cycle': map, touch, unmap several times in one process; 'brk',
     /// 'mremap': a heap and an array that grow; 'stacks': stacks of 8 MB with a guard page, of
     /// which 64 KB are used; 'amr': blocks of varied sizes, as in a mesh that is refined and
-    /// coarsened; 'amr-malloc', 'malloc': these and small objects from an allocator; 'threads'
-    /// (with --threads).
+    /// coarsened; 'amr-malloc', 'malloc': these and small objects from an allocator; 'threads',
+    /// 'processes' (with --threads).
     ///
     /// Columns: MAP, UNMAP: the calls that get memory and give it back; TOUCH: the first touches,
     /// without the cost of a touch that finds its page; TOTAL: the sum of the three; FAULTS: page
@@ -197,7 +197,7 @@ pub struct BenchColocationArgs {
     /// Only these workloads [default: all that are installed]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub workload: Vec<Workload>,
-    /// Only these memory managers
+    /// Only these memory managers [default: 4k, thp, hugetlb, hpmmap]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub manager: Vec<Manager>,
     /// Only these neighbours [default: none, a, b and c]
@@ -544,11 +544,11 @@ pub struct BenchAllocArgs {
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-    /// Rounds in one process of the patterns 'cycle' and 'threads'
+    /// Rounds in one process of the patterns 'cycle', 'threads' and 'processes'
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rounds: u32,
-    /// Measure throughput with 1 to N threads instead
+    /// Measure throughput, and quantiles of first touches, with 1 to N threads or processes instead
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// The library of the allocator 'hpmmap-jemalloc'

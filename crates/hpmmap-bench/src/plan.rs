@@ -154,6 +154,8 @@ pub enum Pattern {
     Malloc,
     /// Several threads that map, touch and unmap
     Threads,
+    /// The same by processes of one thread
+    Processes,
 }
 
 impl Pattern {
@@ -170,7 +172,13 @@ impl Pattern {
             Self::AmrMalloc => "amr-malloc",
             Self::Malloc => "malloc",
             Self::Threads => "threads",
+            Self::Processes => "processes",
         }
+    }
+
+    /// Is it done by several threads or processes at once?
+    pub fn is_shared(self) -> bool {
+        matches!(self, Self::Threads | Self::Processes)
     }
 
     /// Does memory come from an allocator?
@@ -181,7 +189,7 @@ impl Pattern {
     /// The smallest size that makes sense.
     fn least(self) -> u64 {
         match self {
-            Self::Map | Self::Crowded | Self::Cycle | Self::Threads => 4 * KIB,
+            Self::Map | Self::Crowded | Self::Cycle | Self::Threads | Self::Processes => 4 * KIB,
             Self::Brk => 256 * KIB,
             Self::Mremap => 128 * KIB,
             Self::Stacks => 8 * MIB,
@@ -201,11 +209,11 @@ impl Pattern {
                 _ => false,
             },
             (
-                Self::Map | Self::Crowded | Self::Cycle | Self::Threads,
+                Self::Map | Self::Crowded | Self::Cycle | Self::Threads | Self::Processes,
                 Method::Hugetlb | Method::HugetlbPopulate | Method::Hugetlb1g,
             ) => true,
             (_, Method::Hugetlb | Method::HugetlbPopulate | Method::Hugetlb1g) => false,
-            (Self::Map, Method::HpmmapDirty) => true,
+            (Self::Map | Self::Threads | Self::Processes, Method::HpmmapDirty) => true,
             (_, Method::HpmmapDirty) => false,
             (Self::Brk, Method::HpmmapReuse) => false,
             (Self::Amr | Self::Brk | Self::Mremap | Self::Stacks, method) => !method.populates(),
@@ -297,8 +305,8 @@ impl Case {
         if let Some(allocator) = self.allocator {
             title += &format!(" {}", allocator.name());
         }
-        if self.pattern == Pattern::Threads {
-            title += &format!(" {} threads", self.threads);
+        if self.pattern.is_shared() {
+            title += &format!(" {} {}", self.threads, self.pattern.name());
         }
         title
     }
@@ -319,9 +327,9 @@ pub struct Parameters {
     pub limit_bytes: u64,
     /// Processes for each case.
     pub repetitions: u32,
-    /// Rounds in one process of `cycle` and `threads`.
+    /// Rounds in one process of `cycle`, `threads` and `processes`.
     pub rounds: u32,
-    /// Numbers of threads, for `threads`.
+    /// Numbers of threads, for `threads` and `processes`.
     pub threads: Vec<u32>,
 }
 
@@ -333,7 +341,7 @@ impl Parameters {
         for &pattern in &self.patterns {
             let one = [1];
             let threads: &[u32] = match pattern {
-                Pattern::Threads => &self.threads,
+                shared if shared.is_shared() => &self.threads,
                 _ => &one,
             };
             let allocators: Vec<Option<Allocator>> = if pattern.uses_allocator() {

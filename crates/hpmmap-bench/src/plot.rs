@@ -67,8 +67,8 @@ fn chart(record: &Record, pattern: Pattern) -> Option<Chart> {
         y: format!("{} for a 4 KB page", record.provenance.unit),
         lines: BTreeMap::new(),
     };
-    if pattern == Pattern::Threads {
-        (chart.x, chart.y) = ("threads", "million pages a second".into());
+    if pattern.is_shared() {
+        (chart.x, chart.y) = (pattern.name(), "million pages a second".into());
     }
     for one in record
         .results

@@ -88,6 +88,8 @@ fn threads_row(one: &Outcome, f: &ThreadFigures) -> Vec<String> {
         Size(one.case.size_bytes).to_string(),
         one.case.threads.to_string(),
         brief(f.pages_per_second),
+        brief(f.touch_p50),
+        brief(f.touch_p90),
         ratio(one.ratio_to_best_peer),
         each(f.cpu_ns),
         each(f.run_delay_ns),
@@ -98,11 +100,13 @@ fn threads_row(one: &Outcome, f: &ThreadFigures) -> Vec<String> {
     ]
 }
 
-const THREADS: [Column; 11] = [
+const THREADS: [Column; 13] = [
     Column::Text("METHOD"),
     Column::Number("SIZE"),
     Column::Number("THREADS"),
     Column::Number("PAGES/S"),
+    Column::Number("TOUCH P50"),
+    Column::Number("TOUCH P90"),
     Column::Number("RATIO"),
     Column::Number("CPU MS"),
     Column::Number("NO CPU MS"),
@@ -124,6 +128,7 @@ fn what(pattern: Pattern) -> &'static str {
         Pattern::AmrMalloc => "blocks of varied sizes from an allocator",
         Pattern::Malloc => "small objects from an allocator",
         Pattern::Threads => "threads that map, touch and unmap",
+        Pattern::Processes => "processes that map, touch and unmap",
     }
 }
 
@@ -145,7 +150,7 @@ pub fn text(record: &Record) -> String {
             (case.size_bytes, case.threads, case.allocator, case.method)
         });
         let unit = match pattern {
-            Pattern::Threads => "time",
+            shared if shared.is_shared() => "time",
             _ => record.provenance.unit.as_str(),
         };
         let rows = rows.iter().map(|one| match &one.measured {
@@ -153,7 +158,7 @@ pub fn text(record: &Record) -> String {
             Measured::Threads { median, .. } => threads_row(one, median),
         });
         let columns: &[Column] = match pattern {
-            Pattern::Threads => &THREADS,
+            shared if shared.is_shared() => &THREADS,
             _ => &SINGLE,
         };
         parts.push(format!(
@@ -200,7 +205,9 @@ fn left_out(record: &Record) -> String {
     for one in &record.left_out {
         let case = &one.case;
         let size = match case.pattern {
-            Pattern::Threads => format!("{} x {}", case.threads, Size(case.size_bytes)),
+            shared if shared.is_shared() => {
+                format!("{} x {}", case.threads, Size(case.size_bytes))
+            }
             _ => Size(case.size_bytes).to_string(),
         };
         let key = (case.pattern, who(case), one.reason.as_str());

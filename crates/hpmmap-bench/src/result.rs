@@ -14,11 +14,13 @@ pub const SCHEMA: u32 = 1;
 /// Results agree if their totals differ by at most this part.
 pub const AGREE: f64 = 0.01;
 
-/// Defines a struct of numbers that can be combined member by member.
+/// Defines a struct of numbers that can be combined member by member. Those of earlier results have
+/// fewer members.
 macro_rules! figures {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $member:ident,)* }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct $name {
             $($(#[$doc])* pub $member: u64,)*
         }
@@ -75,7 +77,7 @@ figures! {
 }
 
 figures! {
-    /// The figures of threads. Times are in nanoseconds, and except for the first sums over the
+    /// The figures of threads or processes. Times are in nanoseconds, and except for the first sums over the
     /// threads.
     ThreadFigures {
         /// From the first thread's start to the last one's end.
@@ -94,6 +96,17 @@ figures! {
         pages,
         /// Pages a second, all threads together.
         pages_per_second,
+        /// The cost of a touch that 10 % of the touches do not exceed, to a sixteenth of it, in the
+        /// unit of the results.
+        touch_p10,
+        /// 25 %.
+        touch_p25,
+        /// 50 %.
+        touch_p50,
+        /// 75 %.
+        touch_p75,
+        /// 90 %.
+        touch_p90,
     }
 }
 

@@ -71,6 +71,11 @@ enum Line {
         voluntary_switches: u64,
         involuntary_switches: u64,
         pages: u64,
+        touch_p10: u64,
+        touch_p25: u64,
+        touch_p50: u64,
+        touch_p75: u64,
+        touch_p90: u64,
     },
     Single(Box<Single>),
 }
@@ -122,6 +127,11 @@ fn parse(text: &str, ended: &Ended) -> std::result::Result<Sample, String> {
             voluntary_switches,
             involuntary_switches,
             pages,
+            touch_p10,
+            touch_p25,
+            touch_p50,
+            touch_p75,
+            touch_p90,
         } => Sample::Threads(ThreadFigures {
             wall_ns,
             cpu_ns,
@@ -132,6 +142,11 @@ fn parse(text: &str, ended: &Ended) -> std::result::Result<Sample, String> {
             pages,
             pages_per_second: (u128::from(pages) * 1_000_000_000 / u128::from(wall_ns.max(1)))
                 as u64,
+            touch_p10,
+            touch_p25,
+            touch_p50,
+            touch_p75,
+            touch_p90,
         }),
         Line::Single(one) => {
             let exit_ns = ended.cpu_ns.saturating_sub(one.cpu_ns);
@@ -323,12 +338,14 @@ mod tests {
 
         let text =
             r#"{"threads": 2, "pages": 1000, "wall_ns": 500000000, "cpu_ns": 1, "run_delay_ns": 2,
-            "blocked_ns": 3, "voluntary_switches": 4, "involuntary_switches": 5}"#
+            "blocked_ns": 3, "voluntary_switches": 4, "involuntary_switches": 5, "touch_p10": 6,
+            "touch_p25": 7, "touch_p50": 8, "touch_p75": 9, "touch_p90": 10}"#
                 .replace('\n', "");
         let Ok(Sample::Threads(figures)) = parse(&text, &ended) else {
             panic!();
         };
         assert_eq!(figures.pages_per_second, 2000);
+        assert_eq!((figures.touch_p50, figures.touch_p90), (8, 10));
         assert_eq!(
             parse(r#"{"left_out": "no reuse"}"#, &ended),
             Ok(Sample::LeftOut("no reuse".into()))

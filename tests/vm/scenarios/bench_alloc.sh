@@ -18,7 +18,7 @@ bench --method 4k,hpmmap,hpmmap-dirty,hpmmap-reuse --allocator glibc --size 4K,8
 	--pattern $patterns --out $out >/tmp/bench.txt
 cat /tmp/bench.txt
 # Of all allocators it would look at the libraries first, for half a minute here.
-bench --json --method 4k,hpmmap --allocator glibc --threads 2 --size 2M >/tmp/threads.json
+bench --json --method 4k,hpmmap --allocator glibc --threads 2 --pattern threads,processes --size 2M >/tmp/threads.json
 # 10,000 mappings in each of the processes are an hour on the debug kernel.
 ! longer || is_debug_kernel || bench --method 4k,hpmmap --size 4K --pattern crowded --out $out/crowded >/dev/null
 python3 - $patterns <<'PYTHON'
@@ -65,13 +65,18 @@ assert offered != (("map", "hpmmap-reuse") in left_out), left_out
 assert offered or left_out["map", "hpmmap-reuse"] == "this module does not offer reuse", left_out
 
 threads = json.load(open("/tmp/threads.json"))["results"]
-assert {(one["method"], one["threads"]) for one in threads} == {
-    (method, n) for method in ("4k", "hpmmap") for n in (1, 2)
+assert {(one["pattern"], one["method"], one["threads"]) for one in threads} == {
+    (pattern, method, n) for pattern in ("threads", "processes") for method in ("4k", "hpmmap") for n in (1, 2)
 }, threads
 for one in threads:
     figures = one["measured"]["median"]
     assert one["measured"]["kind"] == "threads" and figures["pages"] == one["threads"] * 2 * 512, one
     assert 0 < figures["wall_ns"] and figures["pages_per_second"] > 0, one
+    quantiles = [figures[f"touch_p{part}"] for part in (10, 25, 50, 75, 90)]
+    assert quantiles == sorted(quantiles) and quantiles[0] > 0, one
+# A first touch of memory of the pools takes no fault.
+medians = {(one["pattern"], one["method"], one["threads"]): one["measured"]["median"]["touch_p50"] for one in threads}
+assert all(3 * medians[key, "hpmmap", n] < medians[key, "4k", n] for key in ("threads", "processes") for n in (1, 2)), medians
 PYTHON
 [ "$(head -c 4 $out/alloc.png | tail -c 3)" = PNG ] || fail "alloc.png is no picture"
 grep -q '<svg' $out/alloc.svg || fail "alloc.svg is no picture"

@@ -24,6 +24,7 @@ fn colour(manager: Manager) -> RGBColor {
         Manager::Small => RGBColor(0x88, 0x88, 0x88),
         Manager::Thp => RGBColor(0xe6, 0x9f, 0x00),
         Manager::Hugetlb => RGBColor(0x56, 0xb4, 0xe9),
+        Manager::HugetlbPopulate => RGBColor(0x00, 0x9e, 0x73),
         Manager::Hpmmap => RGBColor(0x00, 0x72, 0xb2),
     }
 }

@@ -16,6 +16,7 @@ use nix::unistd::{Pid, Uid};
 use super::plan::{Cell, Manager, Parameters};
 use super::rank::RankRecord;
 use super::record::{Figures, OnHost};
+use super::settings::populate_library;
 use super::workload::Start;
 
 /// Interval at which the job and its neighbours are looked after.
@@ -229,6 +230,12 @@ impl Runner<'_> {
             Manager::Small | Manager::Thp => (),
             Manager::Hugetlb => {
                 mpirun.args(["env", HUGETLB]);
+            }
+            Manager::HugetlbPopulate => {
+                // A manager without it is left out of the plan.
+                let library = populate_library().unwrap_or_default();
+                mpirun.args(["env", HUGETLB]);
+                mpirun.arg(format!("LD_PRELOAD={}", library.display()));
             }
             Manager::Hpmmap => {
                 let command = self.program.with_file_name("hpmmap");

@@ -246,7 +246,7 @@ impl<'a> LocalHost<'a> {
         let room = self.parameters.room_bytes?;
         let job = match cell.manager {
             Manager::Small | Manager::Thp => cell.workload.memory_bytes(&self.parameters),
-            Manager::Hugetlb | Manager::Hpmmap => 0,
+            Manager::Hugetlb | Manager::HugetlbPopulate | Manager::Hpmmap => 0,
         };
         let available = process::available_bytes(self.root).unwrap_or(0);
         let fill = available.saturating_sub(job + room);
@@ -256,7 +256,7 @@ impl<'a> LocalHost<'a> {
     fn reserved_free(&self, manager: Manager) -> u64 {
         match manager {
             Manager::Small | Manager::Thp => 0,
-            Manager::Hugetlb => hugetlb_free(self.root, LARGE_PAGE),
+            Manager::Hugetlb | Manager::HugetlbPopulate => hugetlb_free(self.root, LARGE_PAGE),
             Manager::Hpmmap => pools_free(self.root),
         }
     }

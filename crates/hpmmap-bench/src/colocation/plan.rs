@@ -47,9 +47,20 @@ pub enum Manager {
     Thp,
     /// Linux, reserved huge pages for the heap
     Hugetlb,
+    /// The same, and all memory is filled in the call that maps it
+    #[serde(rename = "hugetlb-populate")]
+    HugetlbPopulate,
     /// HPMMAP
     Hpmmap,
 }
+
+/// The managers that are compared by default.
+pub const DEFAULT_MANAGERS: [Manager; 4] = [
+    Manager::Small,
+    Manager::Thp,
+    Manager::Hugetlb,
+    Manager::Hpmmap,
+];
 
 /// The load beside the job.
 #[derive(
@@ -91,6 +102,7 @@ impl Manager {
             Self::Small => "4k",
             Self::Thp => "thp",
             Self::Hugetlb => "hugetlb",
+            Self::HugetlbPopulate => "hugetlb-populate",
             Self::Hpmmap => "hpmmap",
         }
     }
@@ -101,6 +113,7 @@ impl Manager {
             Self::Small => "4 KB pages",
             Self::Thp => "THP",
             Self::Hugetlb => "hugetlbfs",
+            Self::HugetlbPopulate => "hugetlbfs, populated",
             Self::Hpmmap => "HPMMAP",
         }
     }

@@ -1,5 +1,6 @@
 //! The machine's settings for each memory manager.
 
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -10,9 +11,14 @@ use hpmmap_host::{Root, pool};
 use super::plan::{Cell, Manager, Parameters};
 use crate::machine::{HUGETLB, Prepared, THP, hugetlb_free, pools_free, say_not_set_back, thp};
 use crate::plan::LARGE_PAGE;
+use crate::program::beside;
 
 /// Number of further attempts to complete a pool.
 const ADD_TRIES: u32 = 5;
+
+/// Paths of the library that makes mappings populated relative to this command: in the build tree,
+/// installed.
+const POPULATE: [&str; 2] = ["bench/populate.so", "../lib/hpmmap/populate.so"];
 
 /// Does the scheduler count the time that tasks are blocked?
 const SCHEDSTATS: &str = "proc/sys/kernel/sched_schedstats";
@@ -30,7 +36,7 @@ impl Setting {
         let all = parameters.memory_bytes;
         let (reserved_bytes, pool_bytes) = match cell.manager {
             Manager::Hpmmap => (0, all),
-            Manager::Hugetlb => (all, 0),
+            Manager::Hugetlb | Manager::HugetlbPopulate => (all, 0),
             Manager::Small | Manager::Thp => {
                 let spare = all - cell.workload.memory_bytes(parameters);
                 (spare.next_multiple_of(LARGE_PAGE), 0)
@@ -41,6 +47,11 @@ impl Setting {
             pool_bytes,
         }
     }
+}
+
+/// The library for LD_PRELOAD that has all memory filled in the call that maps it.
+pub fn populate_library() -> Option<PathBuf> {
+    beside(&POPULATE)
 }
 
 /// The reason why a manager cannot be measured on the machine as it is; `None` if it can, or if
@@ -56,11 +67,16 @@ pub fn obstacle(root: &Root, manager: Manager, parameters: &Parameters) -> Optio
     match manager {
         Manager::Hpmmap if !pool::is_loaded(root) => Some("the module is not loaded".into()),
         Manager::Thp if thp(root).is_none() => Some(format!("there is no /{THP}")),
+        Manager::HugetlbPopulate if populate_library().is_none() => {
+            Some("there is no populate.so of bench/populate.c".into())
+        }
         _ if parameters.prepare => None,
         Manager::Small => None,
         Manager::Thp => (thp(root).as_deref() != Some("always"))
             .then(|| format!("/{THP} is not 'always': use --prepare")),
-        Manager::Hugetlb => short_of("reserved huge pages", hugetlb_free(root, LARGE_PAGE)),
+        Manager::Hugetlb | Manager::HugetlbPopulate => {
+            short_of("reserved huge pages", hugetlb_free(root, LARGE_PAGE))
+        }
         Manager::Hpmmap => short_of("free pool memory", pools_free(root)),
     }
 }

@@ -86,27 +86,23 @@ fn checked(args: &BenchAllocArgs) -> Result<Parameters> {
         )));
     }
     let patterns = match (args.threads, &args.pattern[..]) {
-        (Some(_), [] | [Pattern::Threads]) => vec![Pattern::Threads],
+        (Some(_), []) => vec![Pattern::Threads],
+        (Some(_), asked) if asked.iter().all(|one| one.is_shared()) => asked.to_vec(),
         (Some(_), _) => {
             return Err(Error::Usage(
-                "--threads is for the pattern 'threads' alone".into(),
+                "--threads is for the patterns 'threads' and 'processes' alone".into(),
             ));
         }
-        (None, asked) if asked.contains(&Pattern::Threads) => {
+        (None, asked) if asked.iter().any(|one| one.is_shared()) => {
             return Err(Error::Usage(
-                "the pattern 'threads' needs --threads N".into(),
+                "the patterns 'threads' and 'processes' need --threads N".into(),
             ));
         }
         (None, asked) => or_all(asked)
             .into_iter()
-            .filter(|&pattern| pattern != Pattern::Threads)
+            .filter(|pattern| !pattern.is_shared())
             .collect(),
     };
-    if args.threads.is_some() && args.session.icount {
-        return Err(Error::Usage(
-            "--threads measures time: it cannot be used with --icount".into(),
-        ));
-    }
     Ok(Parameters {
         methods: or_all(&args.method),
         patterns,
@@ -302,6 +298,9 @@ mod tests {
         let parameters = checked(&args(&["--threads", "3"])).unwrap();
         assert_eq!(parameters.patterns, [Pattern::Threads]);
         assert_eq!(parameters.threads, [1, 2, 3]);
+        let both = ["--threads=2", "--pattern=threads,processes"];
+        let patterns = [Pattern::Threads, Pattern::Processes];
+        assert_eq!(checked(&args(&both)).unwrap().patterns, patterns);
     }
 
     #[test]
@@ -332,12 +331,11 @@ mod tests {
         );
         assert_eq!(
             message(&["--pattern", "threads"]),
-            "the pattern 'threads' needs --threads N"
+            "the patterns 'threads' and 'processes' need --threads N"
         );
         assert_eq!(
             message(&["--threads", "2", "--pattern", "map"]),
-            "--threads is for the pattern 'threads' alone"
+            "--threads is for the patterns 'threads' and 'processes' alone"
         );
-        assert!(message(&["--threads", "2", "--icount"]).contains("measures time"));
     }
 }

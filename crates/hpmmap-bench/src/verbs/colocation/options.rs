@@ -9,7 +9,7 @@ use hpmmap_base::size::Size;
 use crate::cli::BenchColocationArgs;
 use crate::colocation::local_host::Facts;
 use crate::colocation::plan::{
-    Parameters, Profile, check_hosts, default_nodes, default_ranks, divide_cpus,
+    DEFAULT_MANAGERS, Parameters, Profile, check_hosts, default_nodes, default_ranks, divide_cpus,
 };
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -107,7 +107,11 @@ pub(super) fn decided(
     neighbours.dedup();
     Ok(Parameters {
         workloads,
-        managers: listed(&args.manager, before.map(|before| &before.managers)),
+        managers: match (&args.manager[..], before) {
+            // The other one needs the right to lock memory.
+            ([], None) => DEFAULT_MANAGERS.to_vec(),
+            (asked, before) => listed(asked, before.map(|before| &before.managers)),
+        },
         neighbours,
         repetitions: args
             .repeat
@@ -186,6 +190,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::cli::{BenchVerb, tests::parse};
+    use crate::colocation::plan::Manager;
 
     pub(in super::super) fn args(words: &[&str]) -> BenchColocationArgs {
         match parse(&[&["colocation"], words].concat()) {
@@ -220,6 +225,8 @@ pub(super) mod tests {
         assert_eq!(parameters.rank_cpus, [0, 6, 1, 7, 2, 8, 3, 9]);
         assert_eq!(parameters.build_jobs(Profile::A), 4);
         assert_eq!(parameters.managers.len(), 4);
+        let populated = of(&["--manager=hugetlb-populate"]).managers;
+        assert_eq!(populated, [Manager::HugetlbPopulate]);
         let quick = of(&["--quick"]);
         assert_eq!((quick.memory_bytes, quick.repetitions), (256 << 20, 2));
     }

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs the parts of the study that are missing, each once, and keeps what they gave.
+
+A part is one measuring command on one kernel. DIR/KERNEL/PART.json has what it gave, with the
+kernel, the commit and the command; DIR/KERNEL/PART.out/ its own files and output.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import time
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+SCHEMA = 1
+
+
+class StudyError(Exception):
+    """The study cannot go on; the text says why."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A measuring command, and how its output is read."""
+
+    name: str
+    about: str
+    reads: str
+    """The function of readers.py that makes the data of its output."""
+    minutes: int
+    """How long it takes on two cores, about."""
+    command: str
+    """For a shell in the project's directory, with {kernel} and {out}."""
+    quick: str | None
+    """What takes the command's place with --quick; None: it is left out then."""
+    quick_minutes: int
+    needs: tuple[str, ...] = ()
+    """Files without which it cannot run, as globs in the project's directory."""
+    kernels: tuple[str, ...] = ()
+    """The series for which there is the part; empty: all."""
+    goes_on: bool = False
+    """The command goes on with what it left in its directory."""
+
+    def is_for(self, kernel: str) -> bool:
+        return not self.kernels or any(f"{kernel}.".startswith(f"{series}.") for series in self.kernels)
+
+    def words(self, kernel: str, out: Path, quick: bool) -> str:
+        command = self.quick if quick else self.command
+        assert command is not None
+        return command.format(kernel=kernel, out=shlex.quote(str(out)))
+
+
+def load_parts(file: Path = HERE / "parts.toml") -> dict[str, Part]:
+    parts = {}
+    for name, given in tomllib.loads(file.read_text())["part"].items():
+        # A command that is quick enough is the same with --quick.
+        quick = given.get("quick")
+        parts[name] = Part(
+            name=name,
+            about=given["about"],
+            reads=given["reads"],
+            minutes=given["minutes"],
+            command=given["command"],
+            quick=given["command"] if quick is True else quick,
+            quick_minutes=given.get("quick_minutes", given["minutes"]),
+            needs=tuple(given.get("needs", ())),
+            kernels=tuple(given.get("kernels", ())),
+            goes_on=given.get("goes_on", False),
+        )
+    return parts
+
+
+def commit() -> str:
+    """Of the source, with a + where the tree has changes; "unknown" outside of a repository."""
+    git = ["git", "-C", str(ROOT)]
+    head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    if head.returncode:
+        return "unknown"
+    changed = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False)
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
+
+
+@dataclass(frozen=True)
+class Store:
+    """What parts gave on one kernel."""
+
+    dir: Path
+    kernel: str
+
+    @property
+    def place(self) -> Path:
+        return self.dir / self.kernel
+
+    def record(self, part: str) -> dict | None:
+        """What the part gave; None if it has not been run to its end."""
+        try:
+            record = json.loads((self.place / f"{part}.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return record if record.get("schema") == SCHEMA else None
+
+    def is_done(self, part: str, quick: bool) -> bool:
+        """What was measured in full also stands for what is quick."""
+        record = self.record(part)
+        return record is not None and (quick or not record["quick"])
+
+    def write(self, part: str, record: dict) -> None:
+        """In one step: who is interrupted leaves the old one, or the new one."""
+        self.place.mkdir(parents=True, exist_ok=True)
+        new = self.place / f".{part}.json.new"
+        new.write_text(json.dumps(record, indent=1) + "\n")
+        new.replace(self.place / f"{part}.json")
+
+
+def missing(parts: Iterable[Part], store: Store, quick: bool, resume: bool) -> list[Part]:
+    """The parts to run, in their order."""
+    able = [part for part in parts if part.is_for(store.kernel) and (not quick or part.quick is not None)]
+    return [part for part in able if not (resume and store.is_done(part.name, quick))]
+
+
+def lacking(part: Part, root: Path = ROOT) -> str | None:
+    """The first of the files that the part needs and that is not there."""
+    return next((need for need in part.needs if not any(root.glob(need))), None)
+
+
+def run_part(part: Part, store: Store, quick: bool, read: Callable[[Path], object], say: Callable[[str], None]) -> bool:
+    """Whether the part has given a record. Its failure is said, and its output stays."""
+    lack = lacking(part)
+    if lack:
+        say(f"{part.name}: left out, there is no {lack}")
+        return False
+    store.place.mkdir(parents=True, exist_ok=True)
+    with (store.place / f".{part.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say(f"{part.name}: another study runs it")
+            return False
+        return _run_locked(part, store, quick, read, say)
+
+
+def _run_locked(
+    part: Part, store: Store, quick: bool, read: Callable[[Path], object], say: Callable[[str], None]
+) -> bool:
+    out = store.place / f"{part.name}.out"
+    # What has been measured to its end is measured anew, too.
+    if not part.goes_on or store.record(part.name):
+        shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(exist_ok=True)
+    command = part.words(store.kernel, out, quick)
+    began, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
+    source = commit()
+    with (out / "stdout").open("w") as stdout, (out / "stderr").open("w") as stderr:
+        status = subprocess.run(
+            ["bash", "-c", command], cwd=ROOT, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, check=False
+        ).returncode
+    seconds = time.monotonic() - clock
+    if status:
+        last = [line for name in ("stdout", "stderr") for line in (out / name).read_text().splitlines()[-1:]]
+        say(f"{part.name}: failed with status {status} after {seconds:.0f} s: {' / '.join(last)}; see {out}")
+        return False
+    try:
+        data = read(out)
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        say(f"{part.name}: its output cannot be read ({error!r}); see {out}")
+        return False
+    record = {
+        "schema": SCHEMA,
+        "part": part.name,
+        "kernel": store.kernel,
+        "commit": source,
+        "command": command.replace(f"{os.fspath(ROOT)}/", ""),
+        "quick": quick and part.quick != part.command,
+        "began": began.isoformat(timespec="seconds"),
+        "seconds": round(seconds),
+        "data": data,
+    }
+    store.write(part.name, record)
+    say(f"{part.name}: measured in {seconds:.0f} s")
+    return True

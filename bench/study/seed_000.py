@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Seed 000: HPMMAP and its slides."""
+
+from __future__ import annotations
+
+from .model import Bars, Claim, Points, Rows, Section
+
+MANAGERS = ("4k", "thp", "hugetlb", "hugetlb-populate", "hpmmap")
+COSTS = "instructions of a fault"
+NO_METAL_TIME = "Runtimes of emulated guests mean nothing: `hpmmap bench colocation` measures them on a host."
+
+
+def _fault(app: str, manager: str, neighbour: str, kind: str, figure: str, part: str = "faults") -> str:
+    return f"{{{part}:{app}-{manager}-{neighbour}/kinds/{kind}/{figure}}}"
+
+
+def _cell(part: str, name: str, figure: str = "seconds/mean") -> str:
+    return f"{{{part}:cells/{name}/{figure}}}"
+
+
+SECTIONS = (
+    Section(
+        "000-fig2",
+        ("faults",),
+        (
+            Claim(
+                "A fault of 2 MB costs at least 350,000 more than one of 4 KB.",
+                f"{_fault('minimd', 'thp', 'none', '2m', 'p50')} - {_fault('minimd', 'thp', 'none', '4k', 'p50')} >= 350000",
+            ),
+            Claim(
+                "Beside a build a fault of 2 MB costs nearly twice as much (here: 1.5 times in the mean).",
+                f"{_fault('minimd', 'thp', 'build', '2m', 'mean')} >= 1.5 * {_fault('minimd', 'thp', 'none', '2m', 'mean')}",
+                "a fault executes the same instructions beside a build; what the build takes is memory bandwidth, caches and "
+                "locks, which only CPUs that run at once have",
+            ),
+            Claim(
+                "A fault that waits for a merge costs 100 times and more what others of 4 KB cost.",
+                f"{_fault('minimd', 'thp', 'build', '4k+merge', 'mean')} >= 100 * {_fault('minimd', 'thp', 'build', '4k', 'p50')}",
+                "",
+            ),
+            Claim(
+                "Under HPMMAP no fault brings a page of 2 MB, alone or beside a build.",
+                f"{_fault('minimd', 'hpmmap', 'build', '2m', 'count|0')} + {_fault('minimd', 'hpmmap', 'none', '2m', 'count|0')} < 1",
+            ),
+        ),
+        (
+            Bars(
+                "miniMD-like program under THP, medians",
+                COSTS,
+                {
+                    f"{kind}, {'alone' if beside == 'none' else 'build'}": _fault("minimd", "thp", beside, kind, "p50")
+                    for kind in ("4k", "2m", "4k+merge")
+                    for beside in ("none", "build")
+                },
+            ),
+            Rows(
+                "All costs, in instructions",
+                ("faults", "mean", "deviation", "median", "99 %", "most"),
+                {
+                    f"{kind}, {beside}": tuple(
+                        _fault("minimd", "thp", beside, kind, figure)
+                        for figure in ("count", "mean", "stddev", "p50", "p99", "max")
+                    )
+                    for kind in ("4k", "2m", "4k+merge")
+                    for beside in ("none", "build")
+                },
+            ),
+        ),
+    ),
+    Section(
+        "000-fig3",
+        ("faults",),
+        (
+            Claim(
+                "Faults of large pages cost the same beside a build (within 10 % in the median).",
+                f"{_fault('minimd', 'hugetlb', 'build', 'hugetlb', 'p50')} <= 1.1 * {_fault('minimd', 'hugetlb', 'none', 'hugetlb', 'p50')}",
+            ),
+            Claim(
+                "Faults of 4 KB cost more beside it (1.5 times in the mean).",
+                f"{_fault('minimd', 'hugetlb', 'build', '4k', 'mean')} >= 1.5 * {_fault('minimd', 'hugetlb', 'none', '4k', 'mean')}",
+                "the kernel has kswapd reclaim ahead of the job here, and the job's own pages of 4 KB are few",
+            ),
+        ),
+        (
+            Bars(
+                "miniMD-like program with hugetlbfs, means",
+                COSTS,
+                {
+                    f"{kind}, {'alone' if beside == 'none' else 'build'}": _fault(
+                        "minimd", "hugetlb", beside, kind, "mean"
+                    )
+                    for kind in ("4k", "hugetlb")
+                    for beside in ("none", "build")
+                },
+            ),
+            Rows(
+                "All costs, in instructions",
+                ("faults", "mean", "deviation", "median", "99 %", "most"),
+                {
+                    f"{kind}, {beside}": tuple(
+                        _fault("minimd", "hugetlb", beside, kind, figure)
+                        for figure in ("count", "mean", "stddev", "p50", "p99", "max")
+                    )
+                    for kind in ("4k", "hugetlb")
+                    for beside in ("none", "build")
+                },
+            ),
+        ),
+    ),
+    Section(
+        "000-fig4",
+        ("faults",),
+        (
+            Claim(
+                "Faults of 2 MB are among the dearest: the median one costs more than 99 % of those of 4 KB.",
+                f"{_fault('minimd', 'thp', 'none', '2m', 'p50')} > {_fault('minimd', 'thp', 'none', '4k', 'p99')}",
+            ),
+            Claim(
+                "The spread of faults of 4 KB grows beside a build.",
+                f"{_fault('minimd', 'thp', 'build', '4k', 'stddev')} > {_fault('minimd', 'thp', 'none', '4k', 'stddev')}",
+            ),
+        ),
+        (
+            Points("THP, alone", "faults:minimd-thp-none"),
+            Points("THP, beside a build", "faults:minimd-thp-build"),
+            Points("HPMMAP, beside a build", "faults:minimd-hpmmap-build"),
+        ),
+    ),
+    Section(
+        "000-fig5",
+        ("faults-ranks",),
+        (
+            Claim(
+                "Merges stop faults of ranks beside a build.",
+                f"{_fault('minimd', 'thp', 'build', '4k+merge', 'count|0', 'faults-ranks')} >= 1",
+                "no fault fell into a merge in this run",
+            ),
+            Claim(
+                "At which times they do so differs from core to core.",
+                metal="The ranks take turns on one CPU here; the picture shows their own times.",
+            ),
+        ),
+        (Points("Faults that waited for a merge, by rank", "faults-ranks:minimd-thp-build", ("4k+merge", "2m+merge")),),
+    ),
+    Section(
+        "000-fig6",
+        ("faults",),
+        (
+            Claim(
+                "HPCCG: some faults of 4 KB cost more than large pages beside a build.",
+                f"{_fault('minicg', 'hugetlb', 'build', '4k', 'max')} > {_fault('minicg', 'hugetlb', 'build', 'hugetlb', 'p50')}",
+                "no fault of 4 KB had to reclaim memory itself",
+            ),
+            Claim(
+                "CoMD, miniMD: the same.",
+                f"{_fault('minimd', 'hugetlb', 'build', '4k', 'max')} > {_fault('minimd', 'hugetlb', 'build', 'hugetlb', 'p50')}",
+                "no fault of 4 KB had to reclaim memory itself",
+            ),
+            Claim(
+                "miniFE: the same.",
+                f"{_fault('minife', 'hugetlb', 'build', '4k', 'max')} > {_fault('minife', 'hugetlb', 'build', 'hugetlb', 'p50')}",
+                "no fault of 4 KB had to reclaim memory itself",
+            ),
+            Claim(
+                "CloverLeaf: the same.",
+                f"{_fault('minihydro', 'hugetlb', 'build', '4k', 'max')} > {_fault('minihydro', 'hugetlb', 'build', 'hugetlb', 'p50')}",
+                "no fault of 4 KB had to reclaim memory itself",
+            ),
+        ),
+        tuple(
+            Points(f"{app}, {'alone' if beside == 'none' else 'beside a build'}", f"faults:{app}-hugetlb-{beside}")
+            for app in ("minicg", "minimd", "minife", "minihydro")
+            for beside in ("none", "build")
+        ),
+    ),
+    Section(
+        "000-fig8",
+        ("managers", "filled", "ranks"),
+        (
+            Claim("Beside A HPMMAP's runtime is 15 % below THP's and 9 % below hugetlbfs's.", metal=NO_METAL_TIME),
+            Claim("Beside B it is 16 % below THP's and 36 % below hugetlbfs's.", metal=NO_METAL_TIME),
+            Claim(
+                "A neighbour costs a job little under HPMMAP (miniMD beside A: at most 2 % more instructions).",
+                f"{_cell('managers', 'minimd-hpmmap-a', 'slowdown/value')} <= 0.02",
+            ),
+            Claim(
+                "MAP_POPULATE gains nothing for hugetlbfs (miniMD alone: within 2 %).",
+                f"{_cell('managers', 'minimd-hugetlb-populate-none')} >= 0.98 * {_cell('managers', 'minimd-hugetlb-none')}",
+            ),
+            Claim(
+                "HPMMAP takes no fault of memory after the start-up: fewer than a hundred, of programs and libraries.",
+                f"{_cell('managers', 'minimd-hpmmap-a', 'late_faults')} < 100",
+            ),
+            Claim(
+                "With memory filled and fragmented a job suffers under THP, not under HPMMAP.",
+                f"{_cell('filled', 'phases-thp-d', 'slowdown/value')} >= 0.05 + {_cell('filled', 'phases-hpmmap-d', 'slowdown/value')}",
+            ),
+        ),
+        (
+            *(
+                Bars(
+                    f"{app}, one rank: thousand million instructions",
+                    "thousand million instructions",
+                    {
+                        f"{manager} {neighbour}": _cell("managers", f"{app}-{manager}-{neighbour}")
+                        for manager in MANAGERS
+                        for neighbour in ("none", "a", "b", "c")
+                    },
+                )
+                for app in ("minicg", "minimd", "minife")
+            ),
+            Rows(
+                "What a neighbour adds (part of the instructions), and faults after the start-up",
+                ("A", "B", "C", "faults alone", "faults beside A"),
+                {
+                    f"{app}, {manager}": (
+                        *(_cell("managers", f"{app}-{manager}-{beside}", "slowdown/value") for beside in "abc"),
+                        _cell("managers", f"{app}-{manager}-none", "late_faults"),
+                        _cell("managers", f"{app}-{manager}-a", "late_faults"),
+                    )
+                    for app in ("minicg", "minimd", "minife")
+                    for manager in MANAGERS
+                },
+            ),
+            Rows(
+                "Memory filled (phases, beside D): thousand million instructions, what D adds, faults after the start-up",
+                ("alone", "beside D", "added", "faults alone", "faults beside D"),
+                {
+                    manager: (
+                        _cell("filled", f"phases-{manager}-none"),
+                        _cell("filled", f"phases-{manager}-d"),
+                        _cell("filled", f"phases-{manager}-d", "slowdown/value"),
+                        _cell("filled", f"phases-{manager}-none", "late_faults"),
+                        _cell("filled", f"phases-{manager}-d", "late_faults"),
+                    )
+                    for manager in MANAGERS
+                },
+            ),
+            Rows(
+                "Faults after the start-up over ranks, miniMD beside A",
+                ("1", "2", "4", "8"),
+                {
+                    manager: tuple(f"{{ranks:{n}/cells/minimd-{manager}-a/late_faults}}" for n in (1, 2, 4, 8))
+                    for manager in MANAGERS
+                },
+            ),
+        ),
+    ),
+    Section(
+        "000-fig9",
+        ("hosts",),
+        (
+            Claim("Alone hugetlbfs and HPMMAP are ahead of THP for HPCCG and miniFE.", metal=NO_METAL_TIME),
+            Claim("Beside C HPMMAP is best for miniFE.", metal=NO_METAL_TIME),
+            Claim(
+                "Faults of a job on four hosts beside C are fewer under HPMMAP than under THP by a factor of ten.",
+                f"{_cell('hosts', 'minicg-thp-c-4', 'late_faults')} >= 10 * {_cell('hosts', 'minicg-hpmmap-c-4', 'late_faults')}",
+            ),
+        ),
+        (
+            Rows(
+                "Faults after the start-up of the whole job",
+                ("1 host", "2 hosts", "4 hosts"),
+                {
+                    f"{app}, {manager}, {beside}": tuple(
+                        _cell("hosts", f"{app}-{manager}-{beside}{suffix}", "late_faults")
+                        for suffix in ("", "-2", "-4")
+                    )
+                    for app in ("lammps", "minicg")
+                    for manager in ("thp", "hpmmap")
+                    for beside in ("none", "c")
+                },
+            ),
+        ),
+    ),
+)

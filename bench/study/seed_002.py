@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Seed 002: Kitten, SMARTMAP, Palacios."""
+
+from __future__ import annotations
+
+from .model import Bars, Claim, Lines, Section
+
+WAYS = ("copied", "cma", "xpmem", "registered:copied", "registered:cma", "registered:xpmem")
+
+
+def _message(ranks: int, pattern: str, size: int, way: str) -> str:
+    return f"{{messages:{ranks}/[pattern={pattern},bytes={float(size)}]/{way}}}"
+
+
+def _ways(ranks: int, pattern: str) -> dict[str, tuple[str, str, str, str]]:
+    return {way: (f"messages:{ranks}", f"pattern={pattern}", "{bytes}", f"{{{way}}}") for way in WAYS}
+
+
+def _over_sizes(pattern: str, ranks: int) -> Lines:
+    title = f"{pattern}, {ranks} ranks"
+    return Lines(title, "bytes", "thousand instructions of all ranks", _ways(ranks, pattern), log=True)
+
+
+def _vm(workload: str, pages: str, paging: str, method: str, figure: str = "ratio") -> str:
+    return f"{{vm:rows/[workload={workload},pages={pages},paging={paging},method={method}]/{figure}}}"
+
+
+SECTIONS = (
+    Section(
+        "002-fig1.4",
+        ("windows",),
+        (
+            Claim(
+                "Where memory is shared a copy costs less than one by the kernel (64 KB: at most half).",
+                "{windows:read 64 KB from a populated window} <= 0.5 * {windows:read 64 KB by process_vm_readv}",
+            ),
+            Claim(
+                "Another process's memory takes no fault once it is shared.",
+                "{windows:page faults afterwards} <= 0",
+            ),
+            Claim(
+                "A put of 8 bytes by SMARTMAP takes 230 ns instead of 5 us.",
+                metal="Time needs a CPU; a SHMEM library on windows is not measured by this study yet.",
+            ),
+        ),
+        (
+            Bars(
+                "Reading another process's memory, instructions",
+                "instructions",
+                {
+                    f"{kb} KB, {way}": f"{{windows:read {kb} KB {text}}}"
+                    for kb in (4, 64)
+                    for way, text in (("CMA", "by process_vm_readv"), ("window", "from a populated window"))
+                },
+            ),
+        ),
+    ),
+    Section(
+        "002-fig1.5",
+        ("messages",),
+        (
+            Claim(
+                "Large messages cost less by one copy: PingPong of 1 MB by windows less than by two copies.",
+                f"{_message(2, 'pingpong', 1 << 20, 'registered:xpmem')} < {_message(2, 'pingpong', 1 << 20, 'registered:copied')}",
+            ),
+            Claim(
+                "Windows cost less than copies by the kernel: PingPong of 64 KB.",
+                f"{_message(2, 'pingpong', 64 << 10, 'registered:xpmem')} < {_message(2, 'pingpong', 64 << 10, 'registered:cma')}",
+            ),
+            Claim(
+                "From 4 to 16 KB windows take at most half of what copies by the kernel take (8 KB).",
+                f"{_message(2, 'pingpong', 8 << 10, 'registered:xpmem')} <= 0.5 * {_message(2, 'pingpong', 8 << 10, 'registered:cma')}",
+                "most of a message of this size is the MPI library's own protocol, the same for both",
+            ),
+            Claim(
+                "Sendrecv of 64 KB: windows less than the kernel's copies.",
+                f"{_message(4, 'sendrecv', 64 << 10, 'registered:xpmem')} < {_message(4, 'sendrecv', 64 << 10, 'registered:cma')}",
+            ),
+            Claim(
+                "Exchange of 64 KB: the same.",
+                f"{_message(4, 'exchange', 64 << 10, 'registered:xpmem')} < {_message(4, 'exchange', 64 << 10, 'registered:cma')}",
+            ),
+            Claim("9.4 GB/s, 0.63 us.", metal="Bandwidth and latency need a CPU."),
+        ),
+        (_over_sizes("pingpong", 2), _over_sizes("sendrecv", 4), _over_sizes("exchange", 4)),
+    ),
+    Section(
+        "002-fig1.6",
+        ("messages",),
+        (
+            Claim(
+                "Small messages go by shared memory as well as by windows (64 bytes: within 10 %).",
+                f"{_message(2, 'rate', 64, 'registered:xpmem')} <= 1.1 * {_message(2, 'rate', 64, 'registered:copied')}",
+            ),
+            Claim(
+                "A second pair costs the first nothing (64 bytes: instructions of a message within 10 %).",
+                f"{_message(4, 'rate', 64, 'registered:xpmem')} <= 1.1 * {_message(2, 'rate', 64, 'registered:xpmem')}",
+            ),
+            Claim("2.4 and 4.6 million messages a second.", metal="Rates need CPUs that run at once."),
+        ),
+        (_over_sizes("rate", 2), _over_sizes("rate", 4)),
+    ),
+    Section(
+        "002-fig1.7",
+        ("messages", "messages-many"),
+        (
+            Claim(
+                "Within a host windows make an exchange cheaper (64 KB: less than the kernel's copies).",
+                f"{_message(4, 'halo', 64 << 10, 'registered:xpmem')} < {_message(4, 'halo', 64 << 10, 'registered:cma')}",
+            ),
+            Claim(
+                "On 16 ranks of four hosts.", metal="The network of emulated hosts is a socket between two emulators."
+            ),
+        ),
+        (
+            _over_sizes("halo", 4),
+            Bars(
+                "Page tables that 64 ranks took for an alltoall of 64 KB",
+                "KB of all ranks",
+                {way: f"{{messages-many:64/[pattern=tables]/{way}}}" for way in WAYS},
+            ),
+        ),
+    ),
+    Section(
+        "002-fig1.8",
+        ("messages",),
+        (
+            Claim(
+                "Broadcast of 256 KB: one copy is less than two.",
+                f"{_message(4, 'bcast', 256 << 10, 'registered:xpmem')} < {_message(4, 'bcast', 256 << 10, 'registered:copied')}",
+            ),
+            Claim(
+                "Alltoall of 256 KB: the same.",
+                f"{_message(4, 'alltoall', 256 << 10, 'registered:xpmem')} < {_message(4, 'alltoall', 256 << 10, 'registered:copied')}",
+            ),
+        ),
+        tuple(_over_sizes(pattern, 4) for pattern in ("bcast", "reduce", "allreduce", "alltoall")),
+    ),
+    Section(
+        "002-fig2.4",
+        ("vm",),
+        (
+            Claim(
+                "Guests cost less than 5 % (nested paging, a computation with a matrix).",
+                f"{_vm('lu', '4k', 'nested', 'hpmmap')} <= 1.05",
+            ),
+            Claim(
+                "Shadow paging costs more where the guest switches often.",
+                f"{_vm('switches', '4k', 'shadow', 'hpmmap')} > {_vm('switches', '4k', 'nested', 'hpmmap')}",
+            ),
+            Claim("Where it does not, shadow paging is ahead.", metal="Its shorter walks need a TLB."),
+            Claim("On 48 nodes the same.", metal="It takes the network of a Cray XT."),
+        ),
+        (
+            Bars(
+                "Instructions in a virtual machine over those on the host",
+                "ratio",
+                {
+                    f"{work} {paging}": _vm(work, "4k", paging, "hpmmap")
+                    for work in ("lu", "stream", "switches", "mappings")
+                    for paging in ("nested", "shadow")
+                },
+            ),
+        ),
+    ),
+    Section(
+        "002-fig3.11",
+        ("vm",),
+        (
+            Claim(
+                "HPL and STREAM are as natively under nested paging (within 2 %).",
+                f"{_vm('lu', '4k', 'nested', 'hpmmap')} <= 1.02 and {_vm('stream', '4k', 'nested', 'hpmmap')} <= 1.02",
+            ),
+            Claim(
+                "RandomAccess is 64 or 31 % slower under nested paging.",
+                metal="It is the cost of walks: an emulated CPU has no TLB.",
+            ),
+            Claim(
+                "Nested paging takes no exit of its own for RandomAccess (fewer than 100 in all).",
+                f"{_vm('random', '4k', 'nested', 'hpmmap', 'exits')} < 100",
+            ),
+        ),
+        (
+            Bars(
+                "Instructions in a virtual machine over those on the host",
+                "ratio",
+                {
+                    f"{work} {paging} {method}, pages {pages}": _vm(work, pages, paging, method)
+                    for work in ("random", "stream", "lu")
+                    for paging in ("nested", "shadow")
+                    for method in ("4k", "hpmmap")
+                    for pages in ("4k", "2m")
+                },
+            ),
+        ),
+    ),
+    Section(
+        "002-fig3.12",
+        ("vm",),
+        (
+            Claim(
+                "With many context switches shadow paging costs more than nested paging, also with caching as KVM has it.",
+                f"{_vm('switches', '4k', 'shadow', '4k')} > {_vm('switches', '4k', 'nested', '4k')}",
+            ),
+            Claim("Without caching 51 times as much as natively.", metal="KVM has no shadow paging without caching."),
+        ),
+        (
+            Bars(
+                "Two processes that take turns: instructions over those on the host",
+                "ratio",
+                {
+                    f"{paging}, {method}": _vm("switches", "4k", paging, method)
+                    for paging in ("nested", "shadow")
+                    for method in ("4k", "thp", "hugetlb", "hpmmap")
+                },
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Seed 003: Big Memory."""
+
+from __future__ import annotations
+
+from .model import Bars, Claim, Lines, Rows, Section
+
+
+def _message(ranks: int, pattern: str, size: int, way: str) -> str:
+    return f"{{messages:{ranks}/[pattern={pattern},bytes={float(size)}]/{way}}}"
+
+
+SECTIONS = (
+    Section(
+        "003-fig4",
+        ("noise", "noise-tasks"),
+        (
+            Claim(
+                "Noise of a CPU with nothing else to do is of the order of 0.05 % (here: below 0.2 %).",
+                "{noise:detours/[variant=plain,method=4k,condition=alone]/noise} < 0.002",
+            ),
+            Claim(
+                "Managing memory adds none (HPMMAP, resident memory: within 0.05 % of the loop without memory).",
+                "{noise:detours/[variant=touch,method=hpmmap,condition=alone]/noise} <= 0.0005 + {noise:detours/[variant=plain,method=4k,condition=alone]/noise}",
+            ),
+            Claim(
+                "One of four cores has ten times the noise of the others.",
+                metal="It was a driver of Blue Gene's console. In emulated guests CPUs take turns, which is noise itself.",
+            ),
+        ),
+        (
+            Bars(
+                "Part of the instructions that detours took",
+                "%",
+                {
+                    f"{loop}, {method}": f"100 * {{noise:detours/[variant={loop},method={method},condition=alone]/noise}}"
+                    for loop, methods in (
+                        ("plain", ("4k", "hpmmap")),
+                        ("touch", ("4k", "thp", "hugetlb", "hpmmap")),
+                        ("fresh", ("4k", "thp", "hugetlb", "hpmmap")),
+                    )
+                    for method in methods
+                },
+            ),
+        ),
+    ),
+    Section(
+        "003-fig5",
+        ("noise", "noise-tasks"),
+        (
+            Claim("Small pages fall off where the TLB ends.", metal="An emulated CPU has no TLB."),
+            Claim("Unbound tasks are slower.", metal="Migrations cost caches, which an emulated CPU has none of."),
+            Claim(
+                "No access of HPMMAP's memory faults (64 KB to 16 MB).",
+                "{noise:accesses/[mode=dependent,method=hpmmap,size_bytes=65536]/faults} + {noise:accesses/[mode=dependent,method=hpmmap,size_bytes=16777216]/faults} <= 0",
+            ),
+        ),
+        (
+            Lines(
+                "Dependent accesses, one task",
+                "bytes of the array",
+                "instructions",
+                {
+                    method: ("noise:accesses", f"mode=dependent,tasks=one,method={method}", "{size_bytes}", "{median}")
+                    for method in ("4k", "thp", "hugetlb", "hpmmap")
+                },
+                log=True,
+            ),
+            Lines(
+                "Four tasks, ns (of the emulator)",
+                "bytes of the array",
+                "ns",
+                {
+                    f"{method}, {tasks}": (
+                        "noise-tasks:accesses",
+                        f"mode=dependent,tasks={tasks},method={method}",
+                        "{size_bytes}",
+                        "{median}",
+                    )
+                    for method in ("4k", "hpmmap")
+                    for tasks in ("bound", "unbound")
+                },
+                log=True,
+            ),
+        ),
+    ),
+    Section(
+        "003-fig6",
+        ("messages",),
+        (
+            Claim(
+                "Ping-pong of small messages costs no more in lightweight memory (8 bytes: within 5 % of native).",
+                f"{_message(2, 'pingpong', 8, 'registered:copied')} <= 1.05 * {_message(2, 'pingpong', 8, 'copied')}",
+            ),
+            Claim(
+                "Barrier: the same.",
+                f"{_message(4, 'barrier', 0, 'registered:copied')} <= 1.05 * {_message(4, 'barrier', 0, 'copied')}",
+            ),
+            Claim(
+                "Broadcast of 1 MB within 2 % (windows or not, what is best in each memory).",
+                f"{_message(4, 'bcast', 1 << 20, 'registered:xpmem')} <= 1.02 * min({_message(4, 'bcast', 1 << 20, 'copied')}, {_message(4, 'bcast', 1 << 20, 'cma')})",
+            ),
+            Claim(
+                "Allreduce of 1 MB the same.",
+                f"{_message(4, 'allreduce', 1 << 20, 'registered:xpmem')} <= 1.02 * min({_message(4, 'allreduce', 1 << 20, 'copied')}, {_message(4, 'allreduce', 1 << 20, 'cma')})",
+            ),
+            Claim("On up to 32,768 cores.", metal="It takes Blue Gene/P."),
+        ),
+        (
+            Rows(
+                "Thousand instructions of all ranks",
+                ("natively, copied", "natively, CMA", "HPMMAP, copied", "HPMMAP, windows"),
+                {
+                    f"{pattern} {size} bytes, {ranks} ranks": tuple(
+                        _message(ranks, pattern, size, way)
+                        for way in ("copied", "cma", "registered:copied", "registered:xpmem")
+                    )
+                    for ranks, pattern, size in (
+                        (4, "barrier", 0),
+                        (2, "pingpong", 8),
+                        (2, "pingpong", 16 << 20),
+                        (4, "bcast", 1 << 20),
+                        (4, "allreduce", 16),
+                        (4, "allreduce", 1 << 20),
+                    )
+                },
+            ),
+        ),
+    ),
+    Section(
+        "003-fig7",
+        ("kernels",),
+        (
+            Claim(
+                "EP executes no more than with paged memory (within 1 %, 2 ranks).",
+                "{kernels:rows/[app=ep,manager=hpmmap,ranks=2]/instructions} <= 1.01 * {kernels:rows/[app=ep,manager=4k,ranks=2]/instructions}",
+            ),
+            Claim(
+                "FT, which has all ranks exchange, executes less (2 ranks).",
+                "{kernels:rows/[app=ft,manager=hpmmap,ranks=2]/instructions} < {kernels:rows/[app=ft,manager=4k,ranks=2]/instructions}",
+            ),
+            Claim(
+                "Speed, bound and unbound.",
+                metal="The gain is the TLB's, and that of a network that needs memory in one piece.",
+            ),
+        ),
+        (
+            Rows(
+                "Million instructions of all ranks, class S",
+                ("1 rank", "2 ranks", "4 ranks"),
+                {
+                    f"{app}, {manager}": tuple(
+                        f"{{kernels:rows/[app={app},manager={manager},ranks={n}]/instructions}}" for n in (1, 2, 4)
+                    )
+                    for app in ("ep", "ft")
+                    for manager in ("4k", "thp", "hpmmap")
+                },
+            ),
+        ),
+    ),
+)
