@@ -25,7 +25,7 @@ SOURCES = [
 PROGRAMS = ["hpmmap", "hpmmap-bench", "hpmmap-trace"]
 LIBRARIES = ["libhpmmap.so.0", "libhpmmap_jemalloc.so", "libxpmem.so.0", "openmpi/libhpmmap_mpi.so"]
 WORKERS = ["bench-alloc", "bench-noise", "bench-vm", "fragment", "apps/minicg"]
-PAGES = ["hpmmap-bench-noise.1", "hpmmap-run.1", "hpmmap-pools.5", "hpmmap-pool-iomem.8"]
+PAGES = ["hpmmap-bench-noise.1", "hpmmap-run.1", "hpmmap-vm-pin.1", "hpmmap-pools.5", "hpmmap-pool-iomem.8"]
 KVER = "6.1.0-test"
 
 
