@@ -31,7 +31,11 @@ _PACKAGES = (
     "libc6-dev", "make", "podman", "crun", "uidmap", "dbus-user-session", "libpam-systemd", "prometheus-node-exporter",
     "curl", "irqbalance", "python3",
 )  # fmt: skip
-_OF_SUITES = {"bookworm": ("lammps", "hpcc", "openssh-server")}
+_OF_SUITES = {
+    "bookworm": (
+        "lammps", "hpcc", "openssh-server", "libvirt-daemon-system", "libvirt-clients", "qemu-system-x86",
+    ),
+}  # fmt: skip
 _DISK = "10G"
 # Timers and services that would run beside the tests or are not needed.
 _MASKED = (
@@ -42,6 +46,7 @@ _MASKED = (
 _RECIPE = f"""
 systemctl mask {shlex.join(_MASKED)}
 systemctl disable prometheus-node-exporter.service irqbalance.service
+ls /lib/systemd/system | sed -n '/^virt.*d\\.\\|^libvirt/p' | xargs -r systemctl disable
 systemctl enable memtotal.service this-node.service boot-script.service on.socket systemd-networkd.service
 dkms status hpmmap | grep -w installed
 modinfo -k $(ls /lib/modules | tail -1) hpmmap >/dev/null

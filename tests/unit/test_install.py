@@ -26,7 +26,7 @@ PROGRAMS = ["hpmmap", "hpmmap-bench", "hpmmap-trace"]
 LIBRARIES = ["libhpmmap.so.0", "libhpmmap_jemalloc.so", "libhpmmap_shmem.so.0", "libxpmem.so.0"]
 LIBRARIES += ["openmpi/libhpmmap_mpi.so"]
 WORKERS = ["bench-alloc", "bench-noise", "bench-vm", "fragment", "populate.so", "apps/minicg"]
-PAGES = ["hpmmap-bench-noise.1", "hpmmap-run.1", "hpmmap-pools.5", "hpmmap-pool-iomem.8"]
+PAGES = ["hpmmap-bench-noise.1", "hpmmap-run.1", "hpmmap-vm-pin.1", "hpmmap-pools.5", "hpmmap-pool-iomem.8"]
 KVER = "6.1.0-test"
 
 
