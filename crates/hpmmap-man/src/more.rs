@@ -16,7 +16,7 @@ const DEVICE: &str = "/dev/hpmmap";
 const SYSFS: &str = "/sys/kernel/hpmmap";
 
 /// The purpose of each file.
-pub const FILES: [(&str, &str); 21] = [
+pub const FILES: &[(&str, &str)] = &[
     (
         DEVICE,
         "the device of the module; its group may use the pools",
@@ -96,7 +96,7 @@ pub const FILES: [(&str, &str); 21] = [
     ),
 ];
 
-pub const MORE: [More; 37] = [
+pub const MORE: &[More] = &[
     More {
         page: "hpmmap",
         examples: &[(
