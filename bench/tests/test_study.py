@@ -326,6 +326,7 @@ def test_many_points_keep_the_dearest():
 
 
 def test_series_of_rows():
+    assert pictures.of_row("{registered:xpmem} * 2", {"registered:xpmem": 2.5}) == 5
     chart = Lines("t", "x", "y", {"one": ("p:rows", "", "{k}", "10 / {v}"), "none": ("p:rows", "k=9", "{k}", "{v}")})
     assert pictures.series_of(chart, DATA) == {"one": [[1, 5.0], [2, 10 / 4.5]]}
 
