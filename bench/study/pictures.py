@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from .model import Bars, Lines, Points, Rows
-from .values import Data, Missing, conditions, formula, look_up, matches, shown
+from .values import PATH, Data, Missing, conditions, formula, look_up, matches, shown
 
 matplotlib.rcParams.update(
     {
@@ -117,7 +117,7 @@ def _value(data: Data, text: str) -> float | None:
 
 def of_row(text: str, row: dict) -> float:
     """A formula whose paths are members of a row."""
-    return formula({key: value for key, value in row.items() if value is not None}, text)
+    return formula({"row": row}, PATH.sub(r"{row:\1}", text))
 
 
 def series_of(chart: Lines, data: Data) -> dict[str, list[list[float]]]:

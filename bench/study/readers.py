@@ -161,7 +161,7 @@ def messages(out: Path) -> dict:
 
 def windows(out: Path) -> dict:
     """What each operation costs, in instructions."""
-    lines = re.findall(r"^(\S.*?) {2,}([\d.]+)$", (out / "stdout").read_text(), re.MULTILINE)
+    lines = re.findall(r"^ *(\S.*?) {2,}([\d.]+)$", (out / "stdout").read_text(), re.MULTILINE)
     if not lines:
         raise ValueError("no figure of windows")
     return {name.strip(): float(value) for name, value in lines}

@@ -241,7 +241,7 @@ SECTIONS = (
         ("allocators",),
         (
             Claim(
-                "Reuse takes 37 % and more of the system work of a hydrodynamics program with pages of 4 KB.",
+                "Reuse saves 37 % and more of the system work of a hydrodynamics program with pages of 4 KB.",
                 f"{_allocator('minihydro', 'hpmmap-jemalloc-hpmmap', 'system')} <= 0.63 * {_allocator('minihydro', 'jemalloc-4k', 'system')}",
             ),
             Claim(

@@ -212,7 +212,7 @@ def test_a_study_goes_on_with_what_is_missing(tmp_path):
 
 def test_a_part_leaves_its_record(tmp_path):
     store, said = runner.Store(tmp_path, "6.12"), []
-    works = part("works", "echo 'attach 1 MB      12' && touch {out}/file && echo {kernel} >&2")
+    works = part("works", "echo '  attach 1 MB      12' && touch {out}/file && echo {kernel} >&2")
     assert runner.run_part(works, store, False, readers.windows, said.append)
     record = store.record("works")
     assert record["data"] == {"attach 1 MB": 12.0} and record["kernel"] == "6.12" and not record["quick"]
@@ -326,6 +326,7 @@ def test_many_points_keep_the_dearest():
 
 
 def test_series_of_rows():
+    assert pictures.of_row("{registered:xpmem} * 2", {"registered:xpmem": 2.5}) == 5
     chart = Lines("t", "x", "y", {"one": ("p:rows", "", "{k}", "10 / {v}"), "none": ("p:rows", "k=9", "{k}", "{v}")})
     assert pictures.series_of(chart, DATA) == {"one": [[1, 5.0], [2, 10 / 4.5]]}
 
