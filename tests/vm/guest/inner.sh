@@ -56,6 +56,8 @@ inner_start() {
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	mkfifo "$dir"/{run,qmp}.{in,out}
+	# They stay open, so that what is sent before QEMU has opened them is not lost.
+	exec {INNER_HELD}<>"$dir/run.in" {INNER_HELD}<>"$dir/qmp.in"
 	: >"$dir/events"
 	"${INNER_UNDER[@]}" "$INNER_QEMU" -name "$name" "${INNER_MACHINE[@]}" -pidfile "$dir/pid" \
 		-serial "file:$dir/console" -serial "pipe:$dir/run" -qmp "pipe:$dir/qmp" \

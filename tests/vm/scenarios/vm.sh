@@ -3,7 +3,7 @@
 # where its threads run, and that all comes back. Its firmware writes to all of its memory.
 # machine: partition
 # pool: 512M
-# takes: 60
+# takes: 65
 # tier: all  KVM, and what the command reads of it, are the same on all kernels
 # timeout: 300
 # paths: crates/hpmmap/src/vm/* crates/hpmmap/src/verbs/vm.rs crates/hpmmap-host/src/vm.rs tests/vm/guest/inner.sh

@@ -5,7 +5,7 @@
 # machine: partition
 # pool: 512M
 # timeout: 400
-# takes: 100
+# takes: 80
 # scales: yes
 # tier: all  shared_qemu asks the same of one that is not killed
 # paths: kernel/fs/ tests/vm/guest/inner.sh
