@@ -1,13 +1,16 @@
 # shellcheck shell=bash
 # Guests inside of the guest: QEMU with KVM, which the emulated CPU has as AMD's SVM. After lib.sh:
 #
-#	inner_setup				once; skips where there is no KVM
+#	inner_setup [firmware]			once; skips where there is no KVM
 #	inner_start NAME OPTION...		QEMU's options: at least -m and the memory
 #	inner_up NAME				waits until its init runs
 #	inner NAME SCRIPT			runs a script in it, busybox' sh; its output and its status
 #	inner_qmp NAME EXECUTE [ARGUMENTS]	prints what QEMU returns, as JSON; fails if that is an error
 #	inner_off NAME				powers it off, and waits for the end of QEMU
 #	inner_kill NAME				SIGKILL
+#
+# They boot a kernel, on machine "vm" only. After "inner_setup firmware" they have the firmware of programs/apps/firmware.S, on
+# any machine: it writes to all memory, tells the console what it read, and waits.
 #
 # In $INNER/NAME: console, log (QEMU's output), pid, events. With INNER_OUTER=yes the machine has the guest's files
 # at /outer, read-only: inner NAME 'chroot /outer hpmmap doctor'. It cannot migrate then.
@@ -22,7 +25,7 @@ INNER_UNDER=()
 # shellcheck disable=SC2054 # commas within options
 INNER_MACHINE=(-machine q35,accel=kvm,smbus=off,sata=off,i8042=off -cpu host -nodefaults -no-user-config -display none -no-reboot)
 # Of its kernel. To compare the TSC with other clocks takes long there.
-INNER_APPEND="console=ttyS0 quiet panic=-1 nokaslr mitigations=off nowatchdog no_timer_check tsc=reliable cryptomgr.notests random.trust_cpu=on"
+INNER_APPEND="console=ttyS0 quiet swiotlb=noforce panic=-1 nokaslr mitigations=off nowatchdog no_timer_check tsc=reliable cryptomgr.notests random.trust_cpu=on"
 # By the clock of machine "vm", which leaps ahead while it waits for the host.
 INNER_SECONDS=${INNER_SECONDS:-3600}
 
@@ -31,6 +34,11 @@ inner_setup() {
 	[ -e /dev/kvm ] || skip "there is no /dev/kvm"
 	command -v "$INNER_QEMU" >/dev/null || skip "there is no $INNER_QEMU"
 	mkdir -p $INNER
+	if [ "${1-}" = firmware ]; then
+		INNER_BOOT=(-bios "$HPMMAP_ROOT/build/tests-vm/apps/firmware.bin")
+		return
+	fi
+	INNER_BOOT=(-kernel "$INNER/vmlinux" -initrd "$INNER/initrd" -append "$INNER_APPEND")
 	local image=$HPMMAP_ROOT/tests/vm/guest/inner_image.sh
 	[ "$INNER_IMAGE/initrd" -nt "$image" ] && [ "$INNER_IMAGE/initrd" -nt "${image%_image.sh}_init" ] ||
 		bash "$image" "$INNER_KVER" "$INNER_IMAGE"
@@ -48,10 +56,12 @@ inner_start() {
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	mkfifo "$dir"/{run,qmp}.{in,out}
+	# They stay open, so that what is sent before QEMU has opened them is not lost.
+	exec {INNER_HELD}<>"$dir/run.in" {INNER_HELD}<>"$dir/qmp.in"
 	: >"$dir/events"
 	"${INNER_UNDER[@]}" "$INNER_QEMU" -name "$name" "${INNER_MACHINE[@]}" -pidfile "$dir/pid" \
 		-serial "file:$dir/console" -serial "pipe:$dir/run" -qmp "pipe:$dir/qmp" \
-		-kernel $INNER/vmlinux -initrd $INNER/initrd -append "$INNER_APPEND" "${outer[@]}" "$@" </dev/null >"$dir/log" 2>&1 &
+		"${INNER_BOOT[@]}" "${outer[@]}" "$@" </dev/null >"$dir/log" 2>&1 &
 }
 
 # inner_lives NAME: its QEMU, what starts that, or what it became with -daemonize.
@@ -119,7 +129,12 @@ inner_off() {
 	within "$INNER_SECONDS" inner_gone "$1" || inner_lost "$1" "it does not power off"
 }
 
-inner_kill() {
+# What becomes a daemon may be another process by now.
+inner_killed() {
 	pkill -9 -f -- "-pidfile $INNER/$1/pid " || true
-	within 60 inner_gone "$1" || inner_lost "$1" "its QEMU does not end"
+	inner_gone "$1"
+}
+
+inner_kill() {
+	within 60 inner_killed "$1" || inner_lost "$1" "its QEMU does not end"
 }

@@ -428,7 +428,7 @@ pub mod tests {
         // In gigabytes: the array, and what does not begin where the pool does.
         assert_eq!(
             hour.need_bytes(Method::Hpmmap1g),
-            (4 + 2 * 1) * GIGABYTE + 2 * OWN_BYTES
+            6 * GIGABYTE + 2 * OWN_BYTES
         );
         assert_eq!(
             hour.need_bytes(Method::Hpmmap),
