@@ -3,7 +3,7 @@
 # pool memory of the machine: HPMMAP in a guest on HPMMAP, by entries of 2 MB in both dimensions.
 # machine: vm-devices
 # pool: 1536M
-# takes: 300
+# takes: 400
 # timeout: 1200
 # tier: all  an emulated machine in an emulated machine is slow
 # paths: kernel/fs/ tests/vm/guest/inner.sh tests/vm/guest/inner_image.sh tests/vm/guest/inner_init tests/vm/programs/inside.sh
