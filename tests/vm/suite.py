@@ -56,6 +56,21 @@ MACHINES = {
     # For kernels in virtual machines in the guest. They need one CPU and instructions for time: otherwise an emulated
     # machine in an emulated one does nothing but serve its timer. Strings are copied faster by words than by bytes.
     "vm": {"memory": "3G", "icount": True, "movable": "1280M", "append": "clearcpuid=erms,fsrm"},
+    # The same with whole gigabytes of memory that can be taken offline.
+    "vm-gigabytes": {"memory": "7G", "icount": True, "movable": "5G", "append": "clearcpuid=erms,fsrm"},
+    # The same with an IOMMU, a disk (this file, of which writes are forgotten) and a network card behind it.
+    "vm-devices": {
+        "memory": "7G",
+        "icount": True,
+        "movable": "5G",
+        "append": "clearcpuid=erms,fsrm intel_iommu=on",
+        "qemu": [
+            *("-device", "intel-iommu,caching-mode=on"),
+            *("-drive", f"if=none,id=disk,format=raw,snapshot=on,file={Path(__file__)}"),
+            *("-device", "nvme,serial=disk,drive=disk"),
+            *("-netdev", "user,id=net", "-device", "e1000e,netdev=net"),
+        ],
+    },
     # More CPUs than many hosts have, so a CPU can lose its core at any instruction.
     "parallel": {"memory": "4G", "cpus": 3, "parallel": True},
     # The same without the debug kernel's check of page tables, which forbids windows onto ordinary memory.
@@ -69,7 +84,7 @@ MACHINES = {
 }
 # The clock of a guest that counts instructions leaps ahead whenever it waits for
 # the host, so its timeouts mean little.
-_CLOCK_FACTOR = {"icount": 30, "vm": 30}
+_CLOCK_FACTOR = {"icount": 30, "vm": 30, "vm-gigabytes": 30, "vm-devices": 30}
 # The scenarios start thousands of processes, which start twice as fast under emulation
 # without random addresses. On the debug kernel addresses are random.
 _SAME_ADDRESSES = {"main", "apps"}

@@ -79,7 +79,7 @@ inner_lost() {
 # inner_line NAME FILE SECONDS: a line into $REPLY.
 inner_line() {
 	local tries=$3 line=
-	until read -r -t 1 REPLY <>"$INNER/$1/$2"; do
+	until IFS= read -r -t 1 REPLY <>"$INNER/$1/$2"; do
 		line+=$REPLY
 		[ $((tries -= 1)) -gt 0 ] || inner_lost "$1" "no answer in $3 seconds"
 		inner_lives "$1" || inner_lost "$1" "no answer"
@@ -105,6 +105,8 @@ inner_qmp() {
 	local dir=$INNER/$1 id=q$RANDOM
 	if [ ! -e "$dir/greeted" ]; then
 		: >"$dir/greeted"
+		# What is written to a pipe that nobody has open is lost.
+		until inner_line "$1" qmp.out "$INNER_SECONDS" && [[ $REPLY == *'"QMP"'* ]]; do :; done
 		inner_qmp "$1" qmp_capabilities >/dev/null
 	fi
 	echo "{\"execute\": \"$2\", \"arguments\": {${3-}}, \"id\": \"$id\"}" 1<>"$dir/qmp.in"

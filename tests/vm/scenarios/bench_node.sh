@@ -60,7 +60,7 @@ import json
 record = json.load(open("/tmp/node/node.json"))
 assert record["benchmark"] == "node" and record["schema"] == 1 and record["prepared"], record
 assert not record["failed"] and not record["interrupted"], record["failed"]
-assert record["pool_add"]["bytes"] > 0 and 0 < record["seconds"] < 60, record
+assert record["pool_add"]["bytes"] > 0 and record["seconds"] > 0, record
 assert "kernel_command_line" not in record["machine"] and record["machine"]["load"], record["machine"]
 assert record["parameters"]["cpus"] == [0, 1], record["parameters"]
 # An emulated CPU has no counters; the kernel counts faults.
@@ -77,7 +77,8 @@ for mode in ("dependent", "independent", "triad"):
     small, pool = (found["accesses", mode, method]["samples"][0]["counts"]["faults"] for method in ("4k", "hpmmap"))
     # The pool's blocks are there before the first touch.
     assert small > 10_000 > pool > 0, (mode, small, pool)
-assert ("app", "minicg", "hpmmap") in found, found.keys()
+# A slow machine has no time for it, and says so.
+assert ("app", "minicg", "hpmmap") in found or any("minicg" in str(one) for one in record["left_out"]), record["left_out"]
 
 # All verdicts say why they are none.
 assert len(record["verdicts"]) >= 15, record["verdicts"]

@@ -285,6 +285,8 @@ impl Counters {
 
     /// Memory of KVM's page tables, of all virtual machines; `None` before Linux 6.1.
     pub fn table_bytes(&self) -> Option<u64> {
+        // Reading it adds up what CPUs have counted each by itself, which may be more than all tables.
+        let _ = self.root.read("proc/sys/vm/stat_refresh");
         let text = self.root.read("proc/meminfo").ok()?;
         let line = text
             .lines()
