@@ -2,7 +2,7 @@
 # Collectives of 64 KB and more over two hosts with two ranks each take fewer instructions than the MPI library alone.
 # pool: 512M
 # timeout: 900
-# takes: 120
+# takes: 200
 # machine: icount
 # tier: newest  most instructions are those of the libraries and of Linux's TCP
 # paths: lib/ tests/vm/programs/mpi_cost.c tests/vm/guest/hosts.sh
