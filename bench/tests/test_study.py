@@ -3,7 +3,9 @@
 
 import fcntl
 import json
+import os
 import re
+import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -20,13 +22,13 @@ FIGURES = {"000": {"fig": 10, "table": 0}, "001": {"fig": 7, "table": 4}, "003":
 FIGURES_002 = {1: 8, 2: 9, 3: 12}
 
 
-def record_of(data, quick: bool = False) -> dict:
+def record_of(data, quick: bool = False, command: str = "x") -> dict:
     return {
         "schema": runner.SCHEMA,
         "quick": quick,
         "data": data,
         "commit": "c",
-        "command": "x",
+        "command": command,
         "began": "b",
         "seconds": 1,
     }
@@ -175,7 +177,13 @@ HARD = Claim("it is fast", metal="time")
     [
         ((HOLDS,), verdict.AGREES, ""),
         ((HOLDS, HARD), verdict.AGREES, "1 of 2 claims need metal"),
-        ((HOLDS, GONE), verdict.AGREES, "1 of 2 claims are not measured"),
+        ((HOLDS, GONE), verdict.UNMEASURED, "1 of 2 claims hold; 1 of 2 claims are not measured"),
+        (
+            (HOLDS, GONE, HARD),
+            verdict.UNMEASURED,
+            "1 of 3 claims hold; 1 of 3 claims need metal; 1 of 3 claims are not measured",
+        ),
+        ((FAILS, GONE), verdict.DIFFERS, "because not 6 > 7: this one is small; 1 of 2 claims are not measured"),
         ((HOLDS, FAILS, HARD), verdict.DIFFERS, "because not 6 > 7: this one is small; 1 of 3 claims need metal"),
         ((GONE, HARD), verdict.UNMEASURED, "1 of 2 claims need metal; 1 of 2 claims are not measured"),
         ((HARD,), verdict.METAL, "1 of 1 claims need metal"),
@@ -194,20 +202,43 @@ def test_verdicts_of_what_is_not_measured_here():
 def test_a_study_goes_on_with_what_is_missing(tmp_path):
     store = runner.Store(tmp_path, "6.12")
     one, other, long = part("one", "a", "b"), part("other", "a", "a"), part("long", "a")
-    assert runner.missing([one, other, long], store, False, True) == [one, other, long]
-    assert runner.missing([one, other, long], store, True, True) == [one, other]
-    store.write("one", record_of({}, quick=True))
-    store.write("other", record_of({}))
+    assert runner.missing([one, other, long], store, False, False) == [one, other, long]
+    assert runner.missing([one, other, long], store, True, False) == [one, other]
+    store.write("one", record_of({}, quick=True, command="b"))
+    store.write("other", record_of({}, command="a"))
     # What was quick does not stand for all of it.
-    assert runner.missing([one, other, long], store, False, True) == [one, long]
-    assert runner.missing([one, other, long], store, True, True) == []
-    assert runner.missing([one], store, True, resume=False) == [one]
-    assert runner.missing([one], runner.Store(tmp_path, "6.1"), True, True) == [one]
+    assert runner.missing([one, other, long], store, False, False) == [one, long]
+    assert runner.missing([one, other, long], store, True, False) == []
+    assert runner.missing([one, other], store, True, again=True) == [one, other]
+    assert runner.missing([one], runner.Store(tmp_path, "6.1"), True, False) == [one]
     only = part("only", "a", "a", kernels=("6.1",))
-    assert runner.missing([only], store, True, True) == []
-    assert runner.missing([only], runner.Store(tmp_path, "6.1.0-56-amd64"), True, True) == [only]
+    assert runner.missing([only], store, True, False) == []
+    assert runner.missing([only], runner.Store(tmp_path, "6.1.0-56-amd64"), True, False) == [only]
     (store.place / "one.json").write_text('{"half')
-    assert runner.missing([one], store, True, True) == [one]
+    assert runner.missing([one], store, True, False) == [one]
+
+
+def test_a_result_counts_for_its_command_alone(tmp_path):
+    store = runner.Store(tmp_path, "6.12")
+    store.write("one", record_of({}, command="a"))
+    store.write("small", record_of({}, quick=True, command="b"))
+    assert runner.missing([part("one", "a"), part("small", "a", "b")], store, False, False) == [part("small", "a", "b")]
+    assert runner.missing([part("one", "a --more")], store, False, False) == [part("one", "a --more")]
+    assert runner.missing([part("small", "a", "c")], store, True, False) == [part("small", "a", "c")]
+
+
+def test_what_is_quick_replaces_nothing_in_full(tmp_path):
+    store, one = runner.Store(tmp_path, "6.12"), part("one", "a", "b")
+    store.write("one", record_of({}, command="a"))
+    assert runner.missing([one], store, True, again=True) == []
+    assert runner.missing([one], store, False, again=True) == [one]
+
+
+def test_the_record_of_a_run_is_that_of_its_command(tmp_path):
+    store, said = runner.Store(tmp_path, "6.12"), []
+    one = part("one", "echo 'a b   1' >&1; : {out} {kernel}")
+    assert runner.run_part(one, store, False, readers.windows, said.append)
+    assert runner.missing([one], store, False, False) == []
 
 
 def test_a_part_leaves_its_record(tmp_path):
@@ -243,8 +274,22 @@ def test_a_part_that_can_goes_on(tmp_path):
         one = part(f"p{goes_on}", command, goes_on=goes_on)
         assert not runner.run_part(one, store, False, readers.windows, said.append)
         assert runner.run_part(one, store, False, readers.windows, said.append) == ends
-    # Measured to its end, it begins anew.
+    # Measured to its end, it begins anew, and goes on after that.
     assert not runner.run_part(one, store, False, readers.windows, said.append)
+    assert runner.missing([one], store, False, False) == [one]
+    assert runner.run_part(one, store, False, readers.windows, said.append)
+
+
+def test_a_command_that_outlives_the_study_keeps_its_part(tmp_path):
+    store, said = runner.Store(tmp_path, "6.12"), []
+    one = part("one", "sleep 60 & echo $! >{out}/pid; echo 'a b   1'")
+    assert runner.run_part(one, store, False, readers.windows, said.append)
+    pid = int((store.out("one") / "pid").read_text())
+    try:
+        assert not runner.run_part(one, store, False, readers.windows, said.append)
+        assert said[-1] == "one: another study runs it"
+    finally:
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_study_that_has_not_ended_is_no_result(tmp_path):
