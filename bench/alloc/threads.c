@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -147,8 +149,11 @@ static void start_threads(const struct task *task)
 		shared->threads[i].place = places + i * (span & ~(LARGE_PAGE - 1));
 }
 
+/* The kernel ends the processes with their parent, however it ends. */
 static void start_processes(const struct task *task)
 {
+	pid_t parent = getpid();
+
 	for (unsigned int i = 0; i < task->threads; i++) {
 		struct thread *t = &shared->threads[i];
 		pid_t pid = fork();
@@ -156,6 +161,11 @@ static void start_processes(const struct task *task)
 		if (pid < 0)
 			die("fork");
 		if (pid == 0) {
+			if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+				die("prctl");
+			/* It may have ended before. */
+			if (getppid() != parent)
+				_exit(1);
 			t->place = region_place(task->method, task->size);
 			run(t);
 			_exit(0);
@@ -165,11 +175,15 @@ static void start_processes(const struct task *task)
 
 static void end_threads(const struct task *task)
 {
+	/* Start, and end. */
+	pthread_barrier_wait(&shared->barrier);
+	pthread_barrier_wait(&shared->barrier);
 	for (unsigned int i = 0; i < task->threads; i++)
 		if (pthread_join(shared->threads[i].id, NULL))
 			die("pthread_join");
 }
 
+/* Waits at no barrier: a process that fails does not come to it. */
 static void end_processes(const struct task *task)
 {
 	for (unsigned int i = 0; i < task->threads; i++) {
@@ -222,23 +236,19 @@ void threads_run(const struct task *task, bool processes)
 		die("shared memory");
 	if (pthread_barrierattr_init(&attributes) ||
 	    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) ||
-	    pthread_barrier_init(&shared->barrier, &attributes, task->threads + 1))
+	    pthread_barrier_init(&shared->barrier, &attributes, task->threads + !processes))
 		die("pthread_barrier_init");
 	for (unsigned int i = 0; i < task->threads; i++) {
 		shared->threads[i].task = task;
 		/* So that no fault of this memory is measured. */
 		memset(shared->threads[i].touches, 0, sizeof(shared->threads[i].touches));
 	}
-	if (processes)
+	if (processes) {
 		start_processes(task);
-	else
-		start_threads(task);
-	/* Start, and end. */
-	pthread_barrier_wait(&shared->barrier);
-	pthread_barrier_wait(&shared->barrier);
-	if (processes)
 		end_processes(task);
-	else
+	} else {
+		start_threads(task);
 		end_threads(task);
+	}
 	print_sums(task);
 }

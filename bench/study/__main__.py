@@ -60,7 +60,7 @@ def listed(parts: dict[str, Part], sections: list[Section], stores: list[Store])
         lines.append(f"{section.name:<14} {section.kind:<9} {', '.join(section.parts):<24} {section.seed['title']}")
     lines.append("")
     for part in parts.values():
-        done = [store.kernel for store in stores if store.is_done(part.name, quick=True)]
+        done = [store.kernel for store in stores if store.is_done(part, quick=part.quick is not None)]
         quick = f"{part.quick_minutes} min" if part.quick else "-"
         state = f"measured on {', '.join(done)}" if done else "not measured"
         lines.append(f"{part.name:<14} {part.minutes:>4} min, quick {quick:>7}: {part.about}; {state}")
@@ -86,14 +86,14 @@ def main(words: list[str] | None = None) -> int:
     status = 0
     try:
         for store in stores if not args.report else ():
-            todo = missing(wanted, store, args.quick, resume=not args.again)
+            todo = missing(wanted, store, args.quick, args.again)
             minutes = sum(part.quick_minutes if args.quick else part.minutes for part in todo)
             say(f"Linux {store.kernel}: {len(todo)} parts to run, about {minutes} minutes on two cores")
             for part in todo:
                 if not run_part(part, store, args.quick, READERS[part.reads], say):
                     status = 1
     except KeyboardInterrupt:
-        say("interrupted; the same command goes on")
+        say(f"interrupted; the same command{' without --again' if args.again else ''} goes on")
         status = 130
     record = report.write(args.out, sections, stores, list(parts))
     for n, store in enumerate(stores):

@@ -59,6 +59,7 @@ def fault_run(report: dict, lines: list[dict], said: str) -> dict:
         points.append([int(line["time_ns"]), int(line["cost_ns"]), kind, line["rank"]])
     return {
         "run": report["run_ns"],
+        "counts": {kind: len(costs) for kind, costs in sorted(kinds.items())},
         "kinds": {kind: _statistics(costs) for kind, costs in sorted(kinds.items())},
         "stolen": report["stolen"],
         "agree": report["faults"]["agree"],

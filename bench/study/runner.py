@@ -54,10 +54,19 @@ class Part:
     def is_for(self, kernel: str) -> bool:
         return not self.kernels or any(f"{kernel}.".startswith(f"{series}.") for series in self.kernels)
 
+    def is_smaller(self, quick: bool) -> bool:
+        """Whether it measures less than in full."""
+        return quick and self.quick != self.command
+
     def words(self, kernel: str, out: Path, quick: bool) -> str:
         command = self.quick if quick else self.command
         assert command is not None
         return command.format(kernel=kernel, out=shlex.quote(str(out)))
+
+
+def recorded(command: str) -> str:
+    """A command as a record has it: the same in every directory of the project."""
+    return command.replace(f"{os.fspath(ROOT)}/", "")
 
 
 def load_parts(file: Path = HERE / "parts.toml") -> dict[str, Part]:
@@ -109,10 +118,18 @@ class Store:
             return None
         return record if record.get("schema") == SCHEMA else None
 
-    def is_done(self, part: str, quick: bool) -> bool:
-        """What was measured in full also stands for what is quick."""
-        record = self.record(part)
-        return record is not None and (quick or not record["quick"])
+    def out(self, part: str) -> Path:
+        """The part's own directory."""
+        return self.place / f"{part}.out"
+
+    def is_done(self, part: Part, quick: bool, again: bool = False) -> bool:
+        """By the command of today. What was measured in full stands for what is quick, also with --again."""
+        record = self.record(part.name)
+        if record is None:
+            return False
+        if part.is_smaller(quick) and not record["quick"]:
+            return True
+        return not again and record["command"] == recorded(part.words(self.kernel, self.out(part.name), quick))
 
     def write(self, part: str, record: dict) -> None:
         """In one step: who is interrupted leaves the old one, or the new one."""
@@ -121,11 +138,14 @@ class Store:
         new.write_text(json.dumps(record, indent=1) + "\n")
         new.replace(self.place / f"{part}.json")
 
+    def remove(self, part: str) -> None:
+        (self.place / f"{part}.json").unlink(missing_ok=True)
 
-def missing(parts: Iterable[Part], store: Store, quick: bool, resume: bool) -> list[Part]:
+
+def missing(parts: Iterable[Part], store: Store, quick: bool, again: bool) -> list[Part]:
     """The parts to run, in their order."""
     able = [part for part in parts if part.is_for(store.kernel) and (not quick or part.quick is not None)]
-    return [part for part in able if not (resume and store.is_done(part.name, quick))]
+    return [part for part in able if not store.is_done(part, quick, again)]
 
 
 def lacking(part: Part, root: Path = ROOT) -> str | None:
@@ -146,23 +166,31 @@ def run_part(part: Part, store: Store, quick: bool, read: Callable[[Path], objec
         except OSError:
             say(f"{part.name}: another study runs it")
             return False
-        return _run_locked(part, store, quick, read, say)
+        return _run_locked(part, store, quick, read, say, lock.fileno())
 
 
 def _run_locked(
-    part: Part, store: Store, quick: bool, read: Callable[[Path], object], say: Callable[[str], None]
+    part: Part, store: Store, quick: bool, read: Callable[[Path], object], say: Callable[[str], None], lock: int
 ) -> bool:
-    out = store.place / f"{part.name}.out"
-    # What has been measured to its end is measured anew, too.
+    out = store.out(part.name)
+    # What has been measured to its end is measured anew; interrupted, it goes on.
     if not part.goes_on or store.record(part.name):
         shutil.rmtree(out, ignore_errors=True)
+        store.remove(part.name)
     out.mkdir(exist_ok=True)
     command = part.words(store.kernel, out, quick)
     began, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     source = commit()
     with (out / "stdout").open("w") as stdout, (out / "stderr").open("w") as stderr:
         status = subprocess.run(
-            ["bash", "-c", command], cwd=ROOT, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, check=False
+            ["bash", "-c", command],
+            cwd=ROOT,
+            stdout=stdout,
+            stderr=stderr,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            # The command holds the lock, too: it may live longer than the study.
+            pass_fds=(lock,),
         ).returncode
     seconds = time.monotonic() - clock
     if status:
@@ -179,8 +207,8 @@ def _run_locked(
         "part": part.name,
         "kernel": store.kernel,
         "commit": source,
-        "command": command.replace(f"{os.fspath(ROOT)}/", ""),
-        "quick": quick and part.quick != part.command,
+        "command": recorded(command),
+        "quick": part.is_smaller(quick),
         "began": began.isoformat(timespec="seconds"),
         "seconds": round(seconds),
         "data": data,

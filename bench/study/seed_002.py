@@ -84,12 +84,14 @@ SECTIONS = (
         ("messages",),
         (
             Claim(
-                "Small messages go by shared memory as well as by windows (64 bytes: within 10 %).",
-                f"{_message(2, 'rate', 64, 'registered:xpmem')} <= 1.1 * {_message(2, 'rate', 64, 'registered:copied')}",
+                "One pair: a small message costs 46 % more by windows than by shared memory (64 bytes: 30 to 60 % more).",
+                f"{_message(2, 'rate', 64, 'registered:xpmem')} >= 1.3 * {_message(2, 'rate', 64, 'registered:copied')} and "
+                f"{_message(2, 'rate', 64, 'registered:xpmem')} <= 1.6 * {_message(2, 'rate', 64, 'registered:copied')}",
+                "Open MPI sends small messages through its shared memory in either case; windows carry large ones",
             ),
             Claim(
-                "A second pair costs the first nothing (64 bytes: instructions of a message within 10 %).",
-                f"{_message(4, 'rate', 64, 'registered:xpmem')} <= 1.1 * {_message(2, 'rate', 64, 'registered:xpmem')}",
+                "A second pair nearly doubles the rate of windows, and not that of shared memory.",
+                metal="On one CPU the pairs take turns, and nothing contends.",
             ),
             Claim("2.4 and 4.6 million messages a second.", metal="Rates need CPUs that run at once."),
         ),
@@ -194,8 +196,13 @@ SECTIONS = (
         ("vm",),
         (
             Claim(
-                "With many context switches shadow paging costs more than nested paging, also with caching as KVM has it.",
-                f"{_vm('switches', '4k', 'shadow', '4k')} > {_vm('switches', '4k', 'nested', '4k')}",
+                "With many context switches KVM's shadow paging, which caches, is on par with nested paging (within 10 %).",
+                f"{_vm('switches', '4k', 'shadow', '4k')} >= 0.9 * {_vm('switches', '4k', 'nested', '4k')} and "
+                f"{_vm('switches', '4k', 'shadow', '4k')} <= 1.1 * {_vm('switches', '4k', 'nested', '4k')}",
+            ),
+            Claim(
+                "The caching of Palacios costs a third more than nested paging.",
+                metal="Palacios does not run on today's kernels.",
             ),
             Claim("Without caching 51 times as much as natively.", metal="KVM has no shadow paging without caching."),
         ),

@@ -89,19 +89,19 @@ SECTIONS = (
         ("messages",),
         (
             Claim(
-                "Ping-pong of small messages costs no more in lightweight memory (8 bytes: within 5 % of native).",
+                "Ping-pong of small messages costs no more in lightweight memory (8 bytes: at most 5 % more than natively).",
                 f"{_message(2, 'pingpong', 8, 'registered:copied')} <= 1.05 * {_message(2, 'pingpong', 8, 'copied')}",
             ),
             Claim(
-                "Barrier: the same.",
+                "Barrier: at most 5 % more, too.",
                 f"{_message(4, 'barrier', 0, 'registered:copied')} <= 1.05 * {_message(4, 'barrier', 0, 'copied')}",
             ),
             Claim(
-                "Broadcast of 1 MB within 2 % (windows or not, what is best in each memory).",
+                "Broadcast of 1 MB costs at most 2 % more (by windows, natively by what is best).",
                 f"{_message(4, 'bcast', 1 << 20, 'registered:xpmem')} <= 1.02 * min({_message(4, 'bcast', 1 << 20, 'copied')}, {_message(4, 'bcast', 1 << 20, 'cma')})",
             ),
             Claim(
-                "Allreduce of 1 MB the same.",
+                "Allreduce of 1 MB: at most 2 % more, too.",
                 f"{_message(4, 'allreduce', 1 << 20, 'registered:xpmem')} <= 1.02 * min({_message(4, 'allreduce', 1 << 20, 'copied')}, {_message(4, 'allreduce', 1 << 20, 'cma')})",
             ),
             Claim("On up to 32,768 cores.", metal="It takes Blue Gene/P."),

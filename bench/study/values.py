@@ -2,8 +2,8 @@
 """Numbers of what parts gave, by paths, and formulas of them.
 
 A path is PART:STEP/STEP/...: a step is the name of a member, or [KEY=VALUE,...] for the first
-element of a list whose members have these values. With |N at its end the number is N where it
-is not there though its part has been run. A formula has paths in braces, numbers,
+element of a list whose members have these values. With |N at its end the number is N where its
+last step alone is not there. A formula has paths in braces, numbers,
 + - * /, comparisons, `and`, and min() and max().
 """
 
@@ -38,12 +38,14 @@ def conditions(text: str) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in text.split(",") if pair)
 
 
-def look_up(data: Data, path: str):
+def look_up(data: Data, path: str, default: int | None = None):
+    """What is at a path; @default if its last step is no member of what is above it."""
     part, _, rest = path.partition(":")
     if part not in data:
         raise Missing(path)
     value = data[part]
-    for step in rest.split("/") if rest else []:
+    steps = rest.split("/") if rest else []
+    for n, step in enumerate(steps, 1):
         if step.startswith("["):
             where = conditions(step[1:-1])
             found = [row for row in value if matches(row, where)] if isinstance(value, list) else []
@@ -52,6 +54,8 @@ def look_up(data: Data, path: str):
             value = found[0]
         elif isinstance(value, Mapping) and step in value:
             value = value[step]
+        elif isinstance(value, Mapping) and default is not None and n == len(steps):
+            value = default
         else:
             raise Missing(path)
     if value is None:
@@ -61,12 +65,7 @@ def look_up(data: Data, path: str):
 
 def number(data: Data, path: str) -> float:
     name, _, default = path.partition("|")
-    try:
-        value = look_up(data, name)
-    except Missing:
-        if not default or name.partition(":")[0] not in data:
-            raise Missing(name) from None
-        value = int(default)
+    value = look_up(data, name, int(default) if default else None)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Missing(path)
     return value

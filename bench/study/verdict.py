@@ -48,6 +48,8 @@ def of_section(section: Section, claims: list[Judged]) -> tuple[str, str]:
         return METAL, section.seed["why"]
     found = [one.verdict for one in claims]
     parts = []
+    if UNMEASURED in found and AGREES in found:
+        parts.append(f"{found.count(AGREES)} of {len(found)} claims hold")
     if METAL in found:
         parts.append(f"{found.count(METAL)} of {len(found)} claims need metal")
     if UNMEASURED in found:
@@ -55,7 +57,8 @@ def of_section(section: Section, claims: list[Judged]) -> tuple[str, str]:
     if DIFFERS in found:
         first = next(one for one in claims if one.verdict == DIFFERS)
         return DIFFERS, "; ".join([f"because {first.why}", *parts])
-    for verdict in (AGREES, UNMEASURED, METAL):
+    # What has not been measured may yet fail.
+    for verdict in (UNMEASURED, AGREES, METAL):
         if verdict in found:
             return verdict, "; ".join(parts)
     return UNMEASURED, "nothing decides it"

@@ -3,14 +3,17 @@
 
 import fcntl
 import json
+import os
 import re
+import signal
 import subprocess
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from study import pictures, readers, report, runner, values, verdict
+from study import pictures, readers, report, runner, seed_000, seed_001, seed_002, values, verdict
 from study.__main__ import chosen, main
 from study.model import Bars, Claim, Lines, Points, Rows, Section
 from study.sections import SECTIONS, SEEDS, load_sections
@@ -20,13 +23,13 @@ FIGURES = {"000": {"fig": 10, "table": 0}, "001": {"fig": 7, "table": 4}, "003":
 FIGURES_002 = {1: 8, 2: 9, 3: 12}
 
 
-def record_of(data, quick: bool = False) -> dict:
+def record_of(data, quick: bool = False, command: str = "x") -> dict:
     return {
         "schema": runner.SCHEMA,
         "quick": quick,
         "data": data,
         "commit": "c",
-        "command": "x",
+        "command": command,
         "began": "b",
         "seconds": 1,
     }
@@ -117,7 +120,7 @@ DATA = {"p": {"runs": {"a": {"mean": 6, "name": "x"}}, "rows": [{"k": 1, "v": 2}
         ("{p:rows/[k=2]/v} / {p:rows/[k=1]/v}", 2.25),
         ("min({p:runs/a/mean}, 3) + max(1, 2)", 5),
         ("-{p:runs/a/mean}", -6),
-        ("{p:runs/b/mean|0} + {p:runs/a/mean|0}", 6),
+        ("{p:runs/a/gone|0} + {p:runs/a/mean|0} + {p:gone|1}", 7),
         ("{p:runs/a/mean} >= 6 and 1 < 2", True),
         ("{p:runs/a/mean} < 6", False),
     ],
@@ -130,6 +133,9 @@ def test_formulas(text, want):
     "path",
     [
         "q:runs/a/mean|0",
+        "p:runs/b/mean|0",
+        "p:rows/[k=2]/none|0",
+        "p:rows/[k=3]/v|0",
         "q:runs/a/mean",
         "p:runs/b/mean",
         "p:rows/[k=3]/v",
@@ -175,7 +181,13 @@ HARD = Claim("it is fast", metal="time")
     [
         ((HOLDS,), verdict.AGREES, ""),
         ((HOLDS, HARD), verdict.AGREES, "1 of 2 claims need metal"),
-        ((HOLDS, GONE), verdict.AGREES, "1 of 2 claims are not measured"),
+        ((HOLDS, GONE), verdict.UNMEASURED, "1 of 2 claims hold; 1 of 2 claims are not measured"),
+        (
+            (HOLDS, GONE, HARD),
+            verdict.UNMEASURED,
+            "1 of 3 claims hold; 1 of 3 claims need metal; 1 of 3 claims are not measured",
+        ),
+        ((FAILS, GONE), verdict.DIFFERS, "because not 6 > 7: this one is small; 1 of 2 claims are not measured"),
         ((HOLDS, FAILS, HARD), verdict.DIFFERS, "because not 6 > 7: this one is small; 1 of 3 claims need metal"),
         ((GONE, HARD), verdict.UNMEASURED, "1 of 2 claims need metal; 1 of 2 claims are not measured"),
         ((HARD,), verdict.METAL, "1 of 1 claims need metal"),
@@ -186,6 +198,92 @@ def test_verdicts(claims, want, why):
     assert verdict.of_section(section, [verdict.judged(claim, DATA) for claim in claims]) == (want, why)
 
 
+def data_of(numbers: dict[str, float]) -> dict:
+    """What parts would give that has these numbers at these paths."""
+    data: dict = {}
+    for formula, number in numbers.items():
+        (path,) = values.paths(formula)
+        *above, last = path.replace(":", "/", 1).partition("|")[0].split("/")
+        place = data
+        for step, following in zip(above, [*above[1:], last], strict=True):
+            new: dict | list = [] if following.startswith("[") else {}
+            if step.startswith("["):
+                where = values.conditions(step[1:-1])
+                if not any(values.matches(row, where) for row in place):
+                    place.append(dict(where))
+                place = next(row for row in place if values.matches(row, where))
+            else:
+                place = place.setdefault(step, new)
+        place[last] = number
+    return data
+
+
+def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
+    """For claims, by section and place in it: the seed's numbers where the rule looks. Costs are turned into rates."""
+    seeds = {section.name: section.seed for section in load_sections()}
+
+    def rate(method: str, cost: float) -> dict[str, float]:
+        return {seed_001._touch("threads", method, 1, "pages_per_second"): 1e9 / cost}
+
+    def row(app: str, allocator: str, table: str, name: str) -> dict[str, float]:
+        figures = dict(zip(("total", "user", "system", "mb"), seeds[table]["rows"][name], strict=False))
+        return {seed_001._allocator(app, allocator, figure): number for figure, number in figures.items()}
+
+    fault = partial(seed_000._fault, "minimd", "thp", "build")
+    small = {
+        path: number
+        for name in ("glibc", "jemalloc", "tcmalloc")
+        for path, number in row("miniamr", f"{name}-4k", "001-table1", f"A {name}").items()
+    }
+    lines, pages, reuse = seeds["001-fig5"]["lines"], seeds["001-fig3"]["bars"], seeds["001-fig7"]["bars"]
+    (_, windows), (_, shared) = (seeds["002-fig1.6"]["lines"][way][0] for way in ("SMARTMAP", "shared memory"))
+    paging = seeds["002-fig3.12"]["bars"]
+    return {
+        # Only the text has it.
+        ("000-fig2", 2): {fault("4k+merge", "mean"): 1000, fault("4k", "p50"): 1},
+        ("001-fig3", 0): rate("4k", pages["4 KB pages"]) | rate("thp", pages["huge pages"]),
+        ("001-fig5", 0): rate("hpmmap-dirty", lines["standard"][0][1])
+        | rate("hpmmap-reuse", lines["page reuse"][0][1]),
+        ("001-fig7", 0): rate("thp", reuse["huge pages"]) | rate("hpmmap-reuse", reuse["with reuse"]),
+        **{("001-table1", n): small for n in range(3)},
+        ("001-table2", 0): small | row("miniamr", "jemalloc-thp", "001-table2", "jemalloc"),
+        ("001-table2", 1): small | row("miniamr", "glibc-thp", "001-table2", "glibc"),
+        ("001-table3", 0): row("miniamr", "jemalloc-thp", "001-table3", "huge jemalloc")
+        | row("miniamr", "hpmmap-jemalloc-hpmmap", "001-table3", "huge jemalloc reuse"),
+        ("001-table4", 0): row("minihydro", "jemalloc-4k", "001-table4", "4K custom")
+        | row("minihydro", "hpmmap-jemalloc-hpmmap", "001-table4", "4K custom reuse"),
+        ("001-table4", 1): row("minihydro", "jemalloc-thp", "001-table4", "huge custom")
+        | row("minihydro", "hpmmap-jemalloc-hpmmap", "001-table4", "huge custom reuse"),
+        ("002-fig1.6", 0): {
+            seed_002._message(2, "rate", 64, "registered:xpmem"): 1 / windows,
+            seed_002._message(2, "rate", 64, "registered:copied"): 1 / shared,
+        },
+        ("002-fig3.12", 0): {
+            seed_002._vm("switches", "4k", way, "4k"): paging[bar] / paging["native"]
+            for way, bar in (("shadow", "KVM's shadow"), ("nested", "nested"))
+        },
+        ("003-fig4", 0): {
+            "{noise:detours/[variant=plain,method=4k,condition=alone]/noise}": seeds["003-fig4"]["bars"]["one task"]
+            / 100
+        },
+    }
+
+
+@pytest.mark.parametrize(("where", "numbers"), seeds_numbers().items(), ids=lambda value: str(value)[:20])
+def test_each_claim_agrees_with_its_seeds_own_numbers(where, numbers):
+    name, place = where
+    claim = next(section for section in SECTIONS if section.name == name).claims[place]
+    judged = verdict.judged(claim, data_of(numbers))
+    assert judged.verdict == verdict.AGREES, (claim.says, judged.why)
+
+
+def test_reuse_saves_nothing_of_nothing():
+    for name in ("001-table3", "001-table4"):
+        for claim in next(section for section in SECTIONS if section.name == name).claims:
+            nothing = data_of({f"{{{path}}}": 0 for path in values.paths(claim.holds)})
+            assert verdict.judged(claim, nothing).verdict == verdict.DIFFERS
+
+
 def test_verdicts_of_what_is_not_measured_here():
     assert verdict.of_section(section_of(kind="metal"), []) == (verdict.METAL, "the CPUs")
     assert verdict.of_section(section_of(kind="drawing"), [])[0] == verdict.DRAWING
@@ -194,20 +292,43 @@ def test_verdicts_of_what_is_not_measured_here():
 def test_a_study_goes_on_with_what_is_missing(tmp_path):
     store = runner.Store(tmp_path, "6.12")
     one, other, long = part("one", "a", "b"), part("other", "a", "a"), part("long", "a")
-    assert runner.missing([one, other, long], store, False, True) == [one, other, long]
-    assert runner.missing([one, other, long], store, True, True) == [one, other]
-    store.write("one", record_of({}, quick=True))
-    store.write("other", record_of({}))
+    assert runner.missing([one, other, long], store, False, False) == [one, other, long]
+    assert runner.missing([one, other, long], store, True, False) == [one, other]
+    store.write("one", record_of({}, quick=True, command="b"))
+    store.write("other", record_of({}, command="a"))
     # What was quick does not stand for all of it.
-    assert runner.missing([one, other, long], store, False, True) == [one, long]
-    assert runner.missing([one, other, long], store, True, True) == []
-    assert runner.missing([one], store, True, resume=False) == [one]
-    assert runner.missing([one], runner.Store(tmp_path, "6.1"), True, True) == [one]
+    assert runner.missing([one, other, long], store, False, False) == [one, long]
+    assert runner.missing([one, other, long], store, True, False) == []
+    assert runner.missing([one, other], store, True, again=True) == [one, other]
+    assert runner.missing([one], runner.Store(tmp_path, "6.1"), True, False) == [one]
     only = part("only", "a", "a", kernels=("6.1",))
-    assert runner.missing([only], store, True, True) == []
-    assert runner.missing([only], runner.Store(tmp_path, "6.1.0-56-amd64"), True, True) == [only]
+    assert runner.missing([only], store, True, False) == []
+    assert runner.missing([only], runner.Store(tmp_path, "6.1.0-56-amd64"), True, False) == [only]
     (store.place / "one.json").write_text('{"half')
-    assert runner.missing([one], store, True, True) == [one]
+    assert runner.missing([one], store, True, False) == [one]
+
+
+def test_a_result_counts_for_its_command_alone(tmp_path):
+    store = runner.Store(tmp_path, "6.12")
+    store.write("one", record_of({}, command="a"))
+    store.write("small", record_of({}, quick=True, command="b"))
+    assert runner.missing([part("one", "a"), part("small", "a", "b")], store, False, False) == [part("small", "a", "b")]
+    assert runner.missing([part("one", "a --more")], store, False, False) == [part("one", "a --more")]
+    assert runner.missing([part("small", "a", "c")], store, True, False) == [part("small", "a", "c")]
+
+
+def test_what_is_quick_replaces_nothing_in_full(tmp_path):
+    store, one = runner.Store(tmp_path, "6.12"), part("one", "a", "b")
+    store.write("one", record_of({}, command="a"))
+    assert runner.missing([one], store, True, again=True) == []
+    assert runner.missing([one], store, False, again=True) == [one]
+
+
+def test_the_record_of_a_run_is_that_of_its_command(tmp_path):
+    store, said = runner.Store(tmp_path, "6.12"), []
+    one = part("one", "echo 'a b   1' >&1; : {out} {kernel}")
+    assert runner.run_part(one, store, False, readers.windows, said.append)
+    assert runner.missing([one], store, False, False) == []
 
 
 def test_a_part_leaves_its_record(tmp_path):
@@ -243,8 +364,22 @@ def test_a_part_that_can_goes_on(tmp_path):
         one = part(f"p{goes_on}", command, goes_on=goes_on)
         assert not runner.run_part(one, store, False, readers.windows, said.append)
         assert runner.run_part(one, store, False, readers.windows, said.append) == ends
-    # Measured to its end, it begins anew.
+    # Measured to its end, it begins anew, and goes on after that.
     assert not runner.run_part(one, store, False, readers.windows, said.append)
+    assert runner.missing([one], store, False, False) == [one]
+    assert runner.run_part(one, store, False, readers.windows, said.append)
+
+
+def test_a_command_that_outlives_the_study_keeps_its_part(tmp_path):
+    store, said = runner.Store(tmp_path, "6.12"), []
+    one = part("one", "sleep 60 & echo $! >{out}/pid; echo 'a b   1'")
+    assert runner.run_part(one, store, False, readers.windows, said.append)
+    pid = int((store.out("one") / "pid").read_text())
+    try:
+        assert not runner.run_part(one, store, False, readers.windows, said.append)
+        assert said[-1] == "one: another study runs it"
+    finally:
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_study_that_has_not_ended_is_no_result(tmp_path):
@@ -300,7 +435,7 @@ def test_recordings_are_read():
     others = [{**line, "cost_ns": "9"}, {**line, "stall": ""}, {**line, "rank": ""}, {**line, "origin": "call"}]
     said = '{"app": "minimd", "verified": true}\n'
     run = readers.fault_run(whole, [line, *others], said)
-    assert {kind: one["count"] for kind, one in run["kinds"].items()} == {"4k": 1, "4k+merge": 2}
+    assert {kind: one["count"] for kind, one in run["kinds"].items()} == run["counts"] == {"4k": 1, "4k+merge": 2}
     assert run["kinds"]["4k+merge"] == {"count": 2, "mean": 8, "stddev": 2**0.5, "p50": 7, "p99": 7, "max": 9}
     assert [5, 7, "4k+merge", "0"] in run["points"] and len(run["points"]) == 3 and run["run"] == 9
     with pytest.raises(ValueError, match="not verified"):
