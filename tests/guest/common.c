@@ -679,8 +679,8 @@ static bool read_integer(const char *path, uint64_t *value)
 	return true;
 }
 
-/* A value of this process's context; false where it has none. */
-static bool own_value(const char *name, uint64_t *value)
+/* A value of a process's context; false where it has none. */
+static bool value_of(pid_t process, const char *name, uint64_t *value)
 {
 	size_t len = strlen(name);
 	struct lines lines;
@@ -696,7 +696,7 @@ static bool own_value(const char *name, uint64_t *value)
 			pid = 0;
 		if (strncmp(line, "pid ", 4) == 0)
 			pid = strtol(line + 4, NULL, 10);
-		found = pid == getpid() && strncmp(line, name, len) == 0 && line[len] == ' ';
+		found = pid == process && strncmp(line, name, len) == 0 && line[len] == ' ';
 		if (found)
 			*value = strtoull(line + len, NULL, 10);
 	}
@@ -708,7 +708,15 @@ bool registered(void)
 {
 	uint64_t pid;
 
-	return own_value("pid", &pid);
+	return value_of(getpid(), "pid", &pid);
+}
+
+void await_apart(pid_t pid)
+{
+	uint64_t unused;
+
+	for (int i = 0; i < 10000 && value_of(pid, "pid", &unused); i++)
+		usleep(1000);
 }
 
 void skip_unless_registered(void)
@@ -721,7 +729,7 @@ uint64_t context_value(const char *name)
 {
 	uint64_t value;
 
-	if (!own_value(name, &value))
+	if (!value_of(getpid(), name, &value))
 		FAIL("%s: the process is not registered, or this is not shown", name);
 	return value;
 }

@@ -195,6 +195,11 @@ bool in_region(const void *addr);
 void skip_unless_static(void);
 
 bool registered(void);
+/*
+ * Waits, after a child's end, until its address space is taken apart. Mostly that is done before the parent
+ * learns of the end; a worker that looks at it just then does it some time later.
+ */
+void await_apart(pid_t pid);
 void skip_unless_registered(void);
 /* What /proc/hpmmap has of this process, which must be registered. */
 uint64_t context_value(const char *name);

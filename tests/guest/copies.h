@@ -32,6 +32,7 @@ static inline void release(struct holder *h)
 {
 	tell(h->go[1]);
 	expect_success(h->pid);
+	await_apart(h->pid);
 	close(h->go[0]);
 	close(h->go[1]);
 }
