@@ -133,6 +133,23 @@ impl Journals {
         Ok(Journal { file, path })
     }
 
+    /// Replaces the changes of a journal by those that are still to be undone.
+    pub fn keep(&self, journal: &mut Journal, undo: &[Undo]) -> Result<()> {
+        let keep = || -> io::Result<File> {
+            let mut bytes = Vec::new();
+            for one in undo {
+                bytes.extend(serde_json::to_vec(one)?);
+                bytes.push(b'\n');
+            }
+            let name = journal.path.file_name().unwrap_or_default();
+            let name = name.to_string_lossy();
+            self.dir.write(&name, &bytes)?;
+            self.dir.append(&name)
+        };
+        journal.file = keep().map_err(named(&journal.path))?;
+        Ok(())
+    }
+
     /// For a process that makes a change: the lock stays until it has ended, too.
     pub fn share(&self) -> Result<File> {
         Ok(self.lock.try_clone()?)

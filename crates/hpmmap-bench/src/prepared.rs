@@ -287,11 +287,15 @@ impl Prepared {
         }
         left.reverse();
         (self.said, self.undo) = (left.len(), left);
-        // Otherwise the next benchmark tries again.
-        if self.undo.is_empty()
-            && let Some(journal) = self.journal.take()
+        if self.undo.is_empty() {
+            if let Some(journal) = self.journal.take() {
+                journal.remove();
+            }
+        } else if let (Some(journals), Some(journal)) = (self.journals.get(), &mut self.journal)
+            && let Err(error) = journals.keep(journal, &self.undo)
         {
-            journal.remove();
+            // The next benchmark tries again, also what has been undone.
+            failed.push(error.to_string());
         }
         failed
     }
@@ -418,12 +422,15 @@ mod tests {
     fn what_could_not_be_set_back_is_kept_and_said_once() {
         let fixture = fixture();
         let pages = format!("{HUGETLB}/nr_hugepages");
+        const SHMEM: &str = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
         fixture.write(&pages, "3\n");
+        fixture.write(SHMEM, "never");
         let root = fixture.root();
         let journals = || root.entries("run/hpmmap/bench").unwrap().len();
         let mut prepared = Prepared::new(&root);
         prepared.set_thp("always").unwrap();
         prepared.write(&pages, "7").unwrap();
+        prepared.write(SHMEM, "always").unwrap();
         fixture.remove(THP);
         fixture.write(&format!("{THP}/x"), "");
         let failed = prepared.set_back();
@@ -441,6 +448,8 @@ mod tests {
         assert!(prepared.set_back().is_empty());
         drop(prepared);
         assert_eq!(journals(), 1);
+        // What was undone is none of its business: others may have changed it since.
+        fixture.write(SHMEM, "advise");
         // The next benchmark can do it.
         for path in [THP, &pages] {
             fs::remove_dir_all(root.join(path)).unwrap();
@@ -450,6 +459,7 @@ mod tests {
         next.begin().unwrap();
         assert_eq!(root.read(THP).unwrap(), "madvise");
         assert_eq!(root.read(&pages).unwrap(), "3");
+        assert_eq!(root.read(SHMEM).unwrap(), "advise");
         drop(next);
         assert_eq!(journals(), 0);
     }
