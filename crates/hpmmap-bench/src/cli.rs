@@ -142,8 +142,9 @@ pub enum BenchVerb {
     /// It is made for nodes that others use, too: it runs on the CPUs that the caller may use (of
     /// its affinity and cgroup), takes a quarter of the free memory at most, and changes nothing of
     /// the machine. What is missing is left out, with the reason. With --prepare it reserves huge
-    /// pages and adds pools, and sets everything back at the end, after an error and after SIGINT,
-    /// SIGTERM or SIGHUP. After SIGKILL the next benchmark with --prepare does that first.
+    /// pages and adds pools, each as much once more for each NUMA node, and sets everything back at
+    /// the end, after an error and after SIGINT, SIGTERM, SIGHUP or SIGQUIT. After SIGKILL the next
+    /// benchmark with --prepare does that first.
     ///
     /// Each round makes every measurement by every method once, the methods in random order, until
     /// the time is over. An answer takes 6 rounds.
@@ -169,7 +170,8 @@ pub enum BenchVerb {
     ///
     /// Paging is a parameter of KVM's module: 'npt' of kvm_amd, 'ept' of kvm_intel. It holds for
     /// all virtual machines of a host. With --prepare the module is loaded anew for each paging,
-    /// and as it was at the end; that is refused while a virtual machine runs.
+    /// and as it was at the end. While a virtual machine runs the module stays as it is: the other
+    /// paging is left out, and the report says so.
     ///
     /// Methods, for the memory of a machine: '4k'; 'thp'; 'hugetlb', reserved huge pages;
     /// 'hpmmap', a file of the pools; 'hpmmap-1g', the same by entries of 1 GB.
@@ -389,8 +391,8 @@ pub struct BenchNodeArgs {
     /// The time for all measurements; at most one of them ends later
     #[arg(long, value_name = "N", default_value_t = 60.0, value_parser = minutes)]
     pub minutes: f64,
-    /// Memory of the arrays of a measurement; each process takes up to 64M more [default: 4G, or
-    /// as much less as there is less than an hour, or a quarter of what each NUMA node has free]
+    /// Memory of the arrays of a measurement; each process takes up to 64M more [default: 4G, in a
+    /// shorter time than an hour less, and at most a quarter of what a NUMA node has free]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Size>,
     /// Only these CPUs, such as 0,2-3 [default: all that the caller may use]

@@ -12,6 +12,7 @@ mod node;
 mod noise;
 mod plan;
 mod plot;
+mod prepared;
 mod program;
 mod report;
 mod result;

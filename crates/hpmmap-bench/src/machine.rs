@@ -1,37 +1,20 @@
-//! The machine: its properties, and the settings that the methods need.
+//! The machine: its properties, and what the methods need of it.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use hpmmap_base::VERSION;
-use hpmmap_base::error::{Error, Result};
-use hpmmap_base::signals::{Means, Watched};
-use hpmmap_base::size::{Size, short};
-use hpmmap_host::{Root, node, pool, process};
-use hpmmap_sys::child::{Setup, Signal};
-use hpmmap_sys::clock::ticks;
-use serde::Deserialize;
+use hpmmap_base::size::short;
+use hpmmap_host::{Root, pool, process};
 
-use super::journal::{Journal, Undo};
 use super::plan::{Allocator, Case, GIGABYTE, LARGE_PAGE, Method, Provider};
-use super::program::{content, hpmmap, memory_file};
-use super::result::PoolAdd;
 
 /// The setting of transparent huge pages.
 pub const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 /// Reserved huge pages.
 pub const HUGETLB: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
-const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
-
-/// Memory that Linux keeps when pools or reserved pages are made.
-const RESERVE_BYTES: u64 = 512 << 20;
-
-/// Time that the last pages of an ended job may take to become free.
-const REMOVE: Duration = Duration::from_secs(20);
 
 /// Directories of the allocators' libraries.
 const LIBRARIES: [&str; 6] = [
@@ -51,7 +34,7 @@ pub fn thp(root: &Root) -> Option<String> {
 }
 
 /// The directory of reserved pages of a size.
-fn hugetlb(page: u64) -> String {
+pub fn hugetlb(page: u64) -> String {
     format!("sys/kernel/mm/hugepages/hugepages-{}kB", page >> 10)
 }
 
@@ -225,272 +208,6 @@ pub fn machine(root: &Root) -> BTreeMap<String, String> {
     .collect()
 }
 
-/// Changed settings of the machine, which are restored at the end.
-pub struct Prepared {
-    root: Root,
-    undo: Vec<Undo>,
-    /// From the first change on.
-    journal: Option<Journal>,
-}
-
-impl Prepared {
-    /// Without any change yet.
-    pub fn new(root: &Root) -> Self {
-        Self {
-            root: root.clone(),
-            undo: Vec::new(),
-            journal: None,
-        }
-    }
-
-    /// Restores what a benchmark changed that was killed, before the first change. Fails while
-    /// another process makes changes.
-    pub fn begin(&mut self) -> Result<()> {
-        if self.journal.is_some() {
-            return Ok(());
-        }
-        for (journal, undo) in Journal::left(&self.root)? {
-            hpmmap_base::output::say("restoring what a killed benchmark changed");
-            let root = self.root.clone();
-            // Dropped here.
-            let _left = Self {
-                root,
-                undo,
-                journal: Some(journal),
-            };
-        }
-        self.journal = Some(Journal::new(&self.root)?);
-        Ok(())
-    }
-
-    /// Records a change that is made next.
-    fn remember(&mut self, undo: Undo) -> Result<()> {
-        if let Some(journal) = &mut self.journal {
-            journal.add(&undo)?;
-        }
-        self.undo.push(undo);
-        Ok(())
-    }
-
-    /// Changes a setting and remembers the old value.
-    pub fn write(&mut self, path: &str, text: &str) -> Result<()> {
-        self.begin()?;
-        let old = match path {
-            THP => thp(&self.root),
-            _ => self.root.read(path).ok(),
-        };
-        let known = self.undo.len();
-        if let Some(old) = old {
-            self.remember(Undo::Write(path.to_string(), old))?;
-        }
-        let path_there = self.root.join(path);
-        fs::write(&path_there, text).map_err(|error| {
-            self.undo.truncate(known);
-            Error::Failed(format!("cannot write to {}: {error}", path_there.display()))
-        })
-    }
-
-    /// Reserves so many pages of a size in all, as far as they can be had. Those of each
-    /// node come back, however Linux divides the new ones.
-    pub fn reserve_hugepages(&mut self, page: u64, pages: u64) -> Result<()> {
-        self.begin()?;
-        let dir = hugetlb(page);
-        let size = dir.rsplit('/').next().unwrap_or_default();
-        // Taken back last to first: the total, then where they were.
-        for node in node::with_memory(&self.root).unwrap_or_default() {
-            let path = format!("sys/devices/system/node/node{node}/hugepages/{size}/nr_hugepages");
-            if let Ok(old) = self.root.read(&path) {
-                self.remember(Undo::Write(path, old))?;
-            }
-        }
-        self.write(&format!("{dir}/nr_hugepages"), &pages.to_string())
-    }
-
-    /// Gets memory from one provider, as much as possible.
-    pub fn provide(&mut self, provider: Provider, need: u64) -> Result<Option<PoolAdd>> {
-        self.restore();
-        let available = process::available_bytes(&self.root)?.saturating_sub(RESERVE_BYTES);
-        let bytes = need.min(available);
-        match provider {
-            Provider::Linux => Ok(None),
-            Provider::Hugetlb => {
-                self.reserve_hugepages(LARGE_PAGE, bytes.div_ceil(LARGE_PAGE))?;
-                Ok(None)
-            }
-            // Those of the kernel's command line would not come back.
-            Provider::Hugetlb1g if hugetlb_free(&self.root, GIGABYTE) >= need => Ok(None),
-            // A kernel whose CPU has none has no directory for them.
-            Provider::Hugetlb1g if !self.root.join(hugetlb(GIGABYTE)).is_dir() => Ok(None),
-            Provider::Hugetlb1g => {
-                self.reserve_hugepages(GIGABYTE, bytes.div_ceil(GIGABYTE))?;
-                Ok(None)
-            }
-            Provider::Pools if !pool::is_loaded(&self.root) => Ok(None),
-            Provider::Pools => self.add_pool(bytes),
-        }
-    }
-
-    /// Makes the settings that a case needs besides memory.
-    pub fn set_for(&mut self, case: &Case) -> Result<()> {
-        self.set_thp(match (case.method, case.pattern.uses_allocator()) {
-            (Method::Thp, true) => "always",
-            _ => "madvise",
-        })
-    }
-
-    /// Sets transparent huge pages, if the kernel has them.
-    pub fn set_thp(&mut self, want: &str) -> Result<()> {
-        if thp(&self.root).is_some_and(|now| now != want) {
-            self.write(THP, want)?;
-        }
-        Ok(())
-    }
-
-    /// Adds pools of this size in all, in equal parts on all nodes, as far as possible.
-    pub fn add_pool(&mut self, bytes: u64) -> Result<Option<PoolAdd>> {
-        self.begin()?;
-        let text = self.root.read(MEMORY_BLOCK)?;
-        let block = u64::from_str_radix(text.trim_start_matches("0x"), 16)
-            .map_err(|_| Error::Failed(format!("/{MEMORY_BLOCK}: '{text}' is no size")))?;
-        let nodes = node::with_memory(&self.root)?;
-        let wanted = (bytes / nodes.len().max(1) as u64).next_multiple_of(block);
-        let size = Size(wanted).to_string();
-        let mut added = PoolAdd { bytes: 0, cost: 0 };
-        for node in nodes {
-            let start = ticks();
-            let name = node.to_string();
-            let args = [
-                "add",
-                "--json",
-                "--partial",
-                "--node",
-                &name,
-                "--size",
-                &size,
-            ];
-            self.remember(Undo::PoolRemove {
-                node,
-                before: pool_bytes(&self.root, node),
-                bytes: wanted,
-            })?;
-            added.bytes += added_bytes(&self.pool(&args, false)?)?;
-            added.cost += ticks() - start;
-        }
-        Ok(Some(added))
-    }
-
-    fn remove_pool(&self, node: u32, bytes: u64) -> Result<()> {
-        let (node, size) = (node.to_string(), Size(bytes).to_string());
-        let deadline = Instant::now() + REMOVE;
-        loop {
-            match self.pool(&["remove", "--node", &node, "--size", &size], true) {
-                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(500)),
-                result => return result.map(|_| ()),
-            }
-        }
-    }
-
-    /// Runs a verb of pools and returns its output. Signals that end this process end it, too;
-    /// with `restores` it is out of reach of the terminal's keys, and outlives this process.
-    fn pool(&self, args: &[&str], restores: bool) -> Result<String> {
-        let (output, errors) = (memory_file("output")?, memory_file("errors")?);
-        let mut command = Command::new(hpmmap());
-        // It reads nothing; a later benchmark must wait for it.
-        let input = match &self.journal {
-            Some(journal) => journal.share()?.into(),
-            None => Stdio::null(),
-        };
-        command.arg("pool").args(args).stdin(input);
-        Setup {
-            own_group: restores,
-            dies_with_parent: (!restores).then_some(Signal::SIGTERM),
-            ..Setup::default()
-        }
-        .apply(&mut command)?;
-        let mut child = command
-            .stdout(output.try_clone()?)
-            .stderr(errors.try_clone()?)
-            .spawn()?;
-        if !restores {
-            Watched::new(child.id(), Means::Ask).wait();
-        }
-        if child.wait()?.success() {
-            return content(output);
-        }
-        let said = content(errors)?;
-        Err(Error::Failed(format!(
-            "'hpmmap pool {}' failed: {}",
-            args.join(" "),
-            said.trim()
-        )))
-    }
-
-    /// Restores all changes, and prints what could not be restored.
-    pub fn restore(&mut self) {
-        say_not_set_back(&self.set_back());
-    }
-
-    /// The same, from last to first; returns what could not be restored, and why.
-    pub fn set_back(&mut self) -> Vec<String> {
-        let mut failed = Vec::new();
-        while let Some(undo) = self.undo.pop() {
-            let result = match &undo {
-                Undo::Write(path, text) => fs::write(self.root.join(path), text)
-                    .map_err(|error| format!("cannot write to /{path}: {error}")),
-                Undo::PoolRemove {
-                    node,
-                    before,
-                    bytes,
-                } => match pool_bytes(&self.root, *node).saturating_sub(*before) {
-                    0 => Ok(()),
-                    more => self
-                        .remove_pool(*node, more.min(*bytes))
-                        .map_err(|error| error.to_string()),
-                },
-            };
-            failed.extend(result.err());
-        }
-        // Otherwise the next benchmark tries again.
-        if failed.is_empty()
-            && let Some(journal) = self.journal.take()
-        {
-            journal.remove();
-        }
-        failed
-    }
-}
-
-/// Tells the administrator.
-pub fn say_not_set_back(failed: &[String]) {
-    for why in failed {
-        hpmmap_base::output::warn(&format!("not set back: {why}"));
-    }
-}
-
-impl Drop for Prepared {
-    fn drop(&mut self) {
-        self.restore();
-    }
-}
-
-/// Size of the pool of a node.
-fn pool_bytes(root: &Root, node: u32) -> u64 {
-    let pools = pool::nodes(root).unwrap_or_default();
-    let own = pools.iter().find(|pool| pool.node == node);
-    own.map_or(0, |pool| pool.total_bytes)
-}
-
-/// The bytes that `pool add --json` has added.
-fn added_bytes(json: &str) -> Result<u64> {
-    #[derive(Deserialize)]
-    struct Added {
-        added_bytes: u64,
-    }
-    let added: Added = serde_json::from_str(json)
-        .map_err(|error| Error::Failed(format!("'hpmmap pool add' printed: {error}")))?;
-    Ok(added.added_bytes)
-}
-
 /// CPU time of all tasks so far, in nanoseconds.
 pub fn tasks_ns(root: &Root) -> Option<u64> {
     let text = root.read("proc/schedstat").ok()?;
@@ -502,13 +219,13 @@ pub fn tasks_ns(root: &Root) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use hpmmap_host::fixture::Fixture;
 
     use super::*;
     use crate::plan::Pattern;
 
-    fn case(pattern: Pattern, method: Method) -> Case {
+    pub fn case(pattern: Pattern, method: Method) -> Case {
         Case {
             pattern,
             method,
@@ -518,7 +235,7 @@ mod tests {
         }
     }
 
-    fn fixture() -> Fixture {
+    pub fn fixture() -> Fixture {
         let fixture = Fixture::new();
         fixture.write("proc/meminfo", "MemAvailable: 1048576 kB\nSwapFree: 0 kB\n");
         fixture.write(THP, "always [madvise] never\n");
@@ -563,87 +280,6 @@ mod tests {
                 .unwrap()
                 .starts_with("entries would be of 2 MB: the CPU")
         );
-    }
-
-    #[test]
-    fn settings_come_back() {
-        let fixture = fixture();
-        let pages = format!("{HUGETLB}/nr_hugepages");
-        fixture.write(&pages, "3\n");
-        let read = || fixture.root().read(&pages).unwrap();
-        {
-            let mut prepared = Prepared::new(&fixture.root());
-            prepared
-                .provide(
-                    Provider::Hugetlb,
-                    case(Pattern::Map, Method::Hugetlb).need_bytes(),
-                )
-                .unwrap();
-            assert_eq!(read(), "96");
-        }
-        assert_eq!(read(), "3");
-    }
-
-    #[test]
-    fn what_a_killed_benchmark_changed_comes_back_before_the_first_change() {
-        let fixture = fixture();
-        let left = "run/hpmmap/bench/1-0";
-        fixture.write(THP, "[never]\n");
-        fixture.module();
-        fixture.node_pool(0, 5 << 30, 1 << 30, 0, 0);
-        let undo = Undo::Write(THP.into(), "always [madvise] never".into());
-        // The pool is not larger than it was: nothing is removed.
-        let pool = Undo::PoolRemove {
-            node: 0,
-            before: 5 << 30,
-            bytes: 1 << 30,
-        };
-        let line = |undo| serde_json::to_string(undo).unwrap() + "\n";
-        fixture.write(left, &(line(&undo) + &line(&pool)));
-        let mut prepared = Prepared::new(&fixture.root());
-        prepared.set_thp("always").unwrap();
-        assert!(!fixture.root().join(left).exists());
-        drop(prepared);
-        assert_eq!(fixture.root().read(THP).unwrap(), "madvise");
-        assert!(
-            fixture
-                .root()
-                .entries("run/hpmmap/bench")
-                .unwrap()
-                .is_empty()
-        );
-    }
-
-    #[test]
-    fn each_node_gets_its_huge_pages_back() {
-        let fixture = fixture();
-        fixture.nodes("0-1");
-        fixture.write("sys/devices/system/node/has_memory", "0-1\n");
-        let of_node = |node: u32| {
-            format!("sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages")
-        };
-        let all = format!("{HUGETLB}/nr_hugepages");
-        fixture.write(&all, "5\n");
-        fixture.write(&of_node(0), "5\n");
-        fixture.write(&of_node(1), "0\n");
-        let read = |path: &str| fixture.root().read(path).unwrap();
-        {
-            let mut prepared = Prepared::new(&fixture.root());
-            prepared.reserve_hugepages(LARGE_PAGE, 64).unwrap();
-            // As Linux divides them.
-            fixture.write(&of_node(0), "32\n");
-            fixture.write(&of_node(1), "32\n");
-            assert_eq!(read(&all), "64");
-        }
-        let now = [read(&all), read(&of_node(0)), read(&of_node(1))];
-        assert_eq!(now, ["5", "5", "0"]);
-    }
-
-    #[test]
-    fn what_was_added_is_what_was_said() {
-        let json = r#"{"node": 0, "requested_bytes": 7, "added_bytes": 5, "blocks": []}"#;
-        assert_eq!(added_bytes(json).unwrap(), 5);
-        assert!(added_bytes("added 5").is_err());
     }
 
     #[test]

@@ -20,8 +20,9 @@ use super::rank::{self, RankRecord};
 use super::record::OnHost;
 use super::settings::{self, Settings};
 use super::workload::{self, Start};
-use crate::machine::{self, hugetlb_free, pools_free, say_not_set_back};
+use crate::machine::{self, hugetlb_free, pools_free};
 use crate::plan::LARGE_PAGE;
+use crate::prepared::say_not_set_back;
 
 /// Its contents differ at each boot.
 const BOOT: &str = "proc/sys/kernel/random/boot_id";

@@ -9,8 +9,9 @@ use hpmmap_base::size::short;
 use hpmmap_host::{Root, pool};
 
 use super::plan::{Cell, Manager, Parameters};
-use crate::machine::{HUGETLB, Prepared, THP, hugetlb_free, pools_free, say_not_set_back, thp};
+use crate::machine::{HUGETLB, THP, hugetlb_free, pools_free, thp};
 use crate::plan::LARGE_PAGE;
+use crate::prepared::{Prepared, say_not_set_back};
 use crate::program::beside;
 
 /// Number of further attempts to complete a pool.
@@ -94,10 +95,11 @@ pub struct Settings {
 impl Settings {
     /// Without any change yet.
     pub fn new(root: &Root) -> Self {
+        let base = Prepared::new(root);
         Self {
             root: root.clone(),
-            base: Prepared::new(root),
-            memory: Prepared::new(root),
+            memory: base.beside(),
+            base,
             now: None,
             failed: Vec::new(),
         }

@@ -8,10 +8,13 @@ use std::time::Duration;
 use crate::colocation::job::{HUGETLB, Nothing, Trouble, attend, mpirun};
 use crate::colocation::plan::Workload;
 use crate::colocation::workload::Answer;
+use crate::machine::THP as SETTING;
 use crate::plan::{Method, Provider};
 
 /// Makes glibc's malloc advise the kernel to use transparent huge pages.
 const THP: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
+/// The first version of glibc that does.
+const THP_GLIBC: (u32, u32) = (2, 35);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A run of a program.
@@ -28,6 +31,16 @@ pub struct App<'a> {
     pub size_bytes: u64,
     /// A CPU for each rank.
     pub cpus: &'a [u32],
+}
+
+/// Why a program gets no transparent huge pages from malloc; `glibc` is its version as getconf(1)
+/// says it.
+pub fn no_thp(setting: Option<&str>, glibc: &str) -> Option<String> {
+    let numbers = glibc.strip_prefix("glibc ")?.split_once('.')?;
+    let version = (numbers.0.parse().ok()?, numbers.1.parse().ok()?);
+    (setting != Some("always") && version < THP_GLIBC).then(|| {
+        format!("malloc of {glibc} gets huge pages only with 'always' in /{SETTING}: 2.35 does not need it")
+    })
 }
 
 impl App<'_> {
@@ -104,6 +117,15 @@ impl App<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn malloc_of_an_old_glibc_does_not_advise() {
+        assert_eq!(no_thp(Some("madvise"), "glibc 2.35"), None);
+        assert_eq!(no_thp(Some("always"), "glibc 2.31"), None);
+        assert_eq!(no_thp(Some("madvise"), "none"), None);
+        let why = no_thp(Some("madvise"), "glibc 2.31").unwrap();
+        assert!(why.starts_with("malloc of glibc 2.31 gets"), "{why}");
+    }
 
     fn words(method: Method, cpus: &[u32]) -> String {
         let app = App {

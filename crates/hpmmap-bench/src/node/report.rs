@@ -205,7 +205,7 @@ pub mod tests {
             interrupted: false,
             prepared: false,
             pool_add: None,
-            verdicts: verdicts(&results, &missing),
+            verdicts: verdicts(&results, &[], &missing),
             missing_counters: missing,
             left_out: vec![left_out(1), left_out(2)],
             failed: Vec::new(),

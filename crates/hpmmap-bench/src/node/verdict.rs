@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::counters::{TLB_LOADS, TLB_STORES};
 use super::plan::What;
-use super::result::{Outcome, Summary};
+use super::record::LeftOut;
+use super::result::{Outcome, Sample, Summary};
 use crate::noise::plan::{Mode, Variant};
 use crate::plan::{Method, Pattern};
 
@@ -217,17 +218,26 @@ pub struct Verdict {
 }
 
 impl Claim {
-    fn figure(&self, outcome: &Outcome) -> Option<Summary> {
+    /// The same counters of both, in all their samples.
+    fn figures(&self, both: [&Outcome; 2]) -> Option<[Summary; 2]> {
         if self.figure == Figure::Value {
-            return Some(outcome.summary);
+            return Some(both.map(|outcome| outcome.summary));
         }
-        // Not all CPUs count misses of writes.
-        let of = |sample: &super::result::Sample| {
-            let loads = *sample.counts.get(TLB_LOADS)?;
-            Some((loads + sample.counts.get(TLB_STORES).unwrap_or(&0)) as f64)
+        // Not all CPUs count misses of writes, and a counter that never ran is left out.
+        let mut samples = both.iter().flat_map(|outcome| &outcome.samples);
+        let names = match samples.all(|sample| sample.counts.contains_key(TLB_STORES)) {
+            true => &[TLB_LOADS, TLB_STORES][..],
+            false => &[TLB_LOADS],
         };
-        let counted: Option<Vec<f64>> = outcome.samples.iter().map(of).collect();
-        Summary::of(counted?)
+        let misses = |outcome: &Outcome| {
+            let of = |sample: &Sample| {
+                let counts: Option<u64> = names.iter().map(|&name| sample.counts.get(name)).sum();
+                Some(counts? as f64)
+            };
+            let counted: Option<Vec<f64>> = outcome.samples.iter().map(of).collect();
+            Summary::of(counted?)
+        };
+        Some([misses(both[0])?, misses(both[1])?])
     }
 
     fn verdict(&self, what: Option<What>) -> Verdict {
@@ -245,7 +255,7 @@ impl Claim {
     }
 
     fn judge(&self, what: What, first: &Outcome, second: &Outcome) -> Option<Verdict> {
-        let (a, b) = (self.figure(first)?, self.figure(second)?);
+        let [a, b] = self.figures([first, second])?;
         // Where more is better the cost is the inverse.
         let is_inverse = self.figure == Figure::Value && what.unit().more_is_better;
         let (over, under) = if is_inverse { (b, a) } else { (a, b) };
@@ -278,14 +288,24 @@ fn ratio(over: f64, under: f64) -> Option<f64> {
     (under > 0.0).then(|| over / under)
 }
 
-/// The verdicts on all claims, in their order.
-pub fn verdicts(results: &[Outcome], missing: &BTreeMap<String, String>) -> Vec<Verdict> {
+/// The verdicts on all claims, in their order. A measurement that failed by a method, if only once,
+/// is not used.
+pub fn verdicts(
+    results: &[Outcome],
+    failed: &[LeftOut],
+    missing: &BTreeMap<String, String>,
+) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for claim in &CLAIMS {
+        let failed_by = |method| {
+            let of_claim = failed.iter().filter(|one| (claim.of)(&one.what));
+            of_claim.filter(move |one| one.method == method)
+        };
         let by = |method| {
-            results
-                .iter()
-                .filter(move |one| one.method == method && (claim.of)(&one.what))
+            let of_claim = results.iter().filter(|one| (claim.of)(&one.what));
+            of_claim.filter(move |one| {
+                one.method == method && failed_by(method).all(|failed| failed.what != one.what)
+            })
         };
         let before = verdicts.len();
         for first in by(claim.first) {
@@ -293,14 +313,20 @@ pub fn verdicts(results: &[Outcome], missing: &BTreeMap<String, String>) -> Vec<
             verdicts.extend(second.and_then(|second| claim.judge(first.what, first, second)));
         }
         if verdicts.len() == before {
-            let lacking = [claim.first, claim.second].into_iter();
-            let lacking: Vec<&str> = lacking
-                .filter(|&method| by(method).next().is_none())
-                .map(Method::name)
-                .collect();
+            let methods = |are: &dyn Fn(Method) -> bool| -> Vec<&str> {
+                let both = [claim.first, claim.second].into_iter();
+                both.filter(|&method| are(method))
+                    .map(Method::name)
+                    .collect()
+            };
+            let lacking = methods(&|method| by(method).next().is_none());
+            let failed = methods(&|method| failed_by(method).next().is_some());
             let mut verdict = claim.verdict(None);
             verdict.reason = Some(match missing.get(TLB_LOADS) {
                 Some(why) if claim.figure == Figure::Misses => why.clone(),
+                _ if !failed.is_empty() => {
+                    format!("measurements by {} failed", failed.join(" and "))
+                }
                 _ if lacking.is_empty() => "no measurement was made by both".into(),
                 _ => format!("nothing was measured by {}", lacking.join(" and ")),
             });
@@ -324,7 +350,7 @@ mod tests {
     }
 
     fn answers(results: &[Outcome], claim: &str) -> Vec<(Answer, Option<String>)> {
-        let all = verdicts(results, &BTreeMap::new());
+        let all = verdicts(results, &[], &BTreeMap::new());
         let mine = all.into_iter().filter(|one| one.claim.starts_with(claim));
         mine.map(|one| (one.answer, one.reason)).collect()
     }
@@ -390,6 +416,52 @@ mod tests {
     }
 
     #[test]
+    fn misses_of_writes_count_if_all_samples_have_them() {
+        let by = |method, loads, stores: &[u64]| {
+            let mut one = outcome(what(Mode::Independent), method, &[1.0; 6], Some(loads));
+            for (sample, &n) in one.samples.iter_mut().zip(stores) {
+                sample.counts.insert(TLB_STORES.into(), n);
+            }
+            one
+        };
+        let answer = |ours: &[u64], thp: &[u64]| {
+            let results = [by(Method::Hpmmap, 5, ours), by(Method::Thp, 10, thp)];
+            answers(&results, "pool memory has fewer TLB misses than THP")[0].0
+        };
+        assert_eq!(answer(&[], &[]), Answer::Yes);
+        assert_eq!(answer(&[90; 6], &[10; 6]), Answer::No);
+        assert_eq!(answer(&[90; 6], &[10; 5]), Answer::Yes);
+        assert_eq!(answer(&[90; 6], &[]), Answer::Yes);
+        assert_eq!(answer(&[], &[90; 6]), Answer::Yes);
+    }
+
+    #[test]
+    fn what_failed_once_is_not_judged() {
+        let of = |mode, method| outcome(what(mode), method, &[1.0; 6], None);
+        let results = [
+            of(Mode::Dependent, Method::Hpmmap),
+            of(Mode::Dependent, Method::Thp),
+            of(Mode::Triad, Method::Hpmmap),
+            of(Mode::Triad, Method::Thp),
+        ];
+        let failed = |method| LeftOut {
+            what: what(Mode::Dependent),
+            method,
+            reason: "its result is 2, another method's is 1".into(),
+        };
+        for (method, said) in [(Method::Hpmmap, "hpmmap"), (Method::Thp, "thp")] {
+            let all = verdicts(&results, &[failed(method)], &BTreeMap::new());
+            let of = |claim: &str| all.iter().find(|one| one.claim.starts_with(claim)).unwrap();
+            let latency = of("latency of pool memory");
+            assert_eq!(latency.answer, Answer::NotMeasured);
+            let reason = format!("measurements by {said} failed");
+            assert_eq!(latency.reason.as_ref(), Some(&reason));
+            let triad = of("bandwidth of pool memory is at most 2 % below that of THP");
+            assert_eq!(triad.answer, Answer::Yes);
+        }
+    }
+
+    #[test]
     fn what_was_not_measured_says_why() {
         let results = [outcome(
             what(Mode::Dependent),
@@ -398,7 +470,7 @@ mod tests {
             None,
         )];
         let missing = BTreeMap::from([(TLB_LOADS.to_string(), "no such counter".to_string())]);
-        let all = verdicts(&results, &missing);
+        let all = verdicts(&results, &[], &missing);
         assert_eq!(all.len(), CLAIMS.len());
         assert!(all.iter().all(|one| one.answer == Answer::NotMeasured));
         let reason = |claim: &str| {

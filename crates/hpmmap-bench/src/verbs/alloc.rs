@@ -13,8 +13,9 @@ use hpmmap_sys::sigpipe;
 
 use super::session::{Progress, Session, worker_program};
 use crate::cli::BenchAllocArgs;
-use crate::machine::{self, Prepared};
+use crate::machine;
 use crate::plan::{Allocator, Case, Parameters, Pattern};
+use crate::prepared::Prepared;
 use crate::program::beside;
 use crate::result::{AGREE, LeftOut, Measured, Outcome, PoolAdd, Record, SCHEMA, set_ratios};
 use crate::worker::{Sample, Worker};

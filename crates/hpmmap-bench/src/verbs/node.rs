@@ -18,8 +18,8 @@ use super::session::{Progress, Session, worker_program};
 use crate::cli::{BenchNodeArgs, SessionArgs};
 use crate::colocation::job::Trouble;
 use crate::colocation::plan::Workload;
-use crate::machine::{self, HUGETLB, Prepared, say_not_set_back, thp};
-use crate::node::app::App;
+use crate::machine::{self, HUGETLB, thp};
+use crate::node::app::{self, App};
 use crate::node::counters::Counters;
 use crate::node::cpus::{cpus, free_bytes, memory};
 use crate::node::plan::{LEAST_BYTES, METHODS, Parameters, What, memory_bytes};
@@ -31,6 +31,7 @@ use crate::noise::plan::{self as noise, Condition, Mode, Tasks};
 use crate::noise::result::Summary;
 use crate::noise::worker::{Place, Worker as NoiseWorker};
 use crate::plan::{LARGE_PAGE, Method, Provider};
+use crate::prepared::{Prepared, say_not_set_back};
 use crate::program::in_path;
 use crate::result::{PoolAdd, Provenance};
 use crate::worker::{Sample as AllocSample, Worker as AllocWorker};
@@ -98,6 +99,7 @@ pub fn perform(args: &BenchNodeArgs) -> Result<ExitCode> {
         samples: BTreeMap::new(),
         left_out: Vec::new(),
         failed: Vec::new(),
+        not_provided: Vec::new(),
     };
     let pool_add = match args.prepare {
         true => run.prepare(&mut prepared)?,
@@ -214,6 +216,8 @@ struct Run<'a> {
     samples: BTreeMap<(What, Method), Vec<Sample>>,
     left_out: Vec<LeftOut>,
     failed: Vec<LeftOut>,
+    /// Why a provider has less than wanted.
+    not_provided: Vec<(Provider, String)>,
 }
 
 impl Run<'_> {
@@ -227,7 +231,9 @@ impl Run<'_> {
     }
 
     /// Gets what the methods lack of huge pages and pool memory, and leaves Linux what it needs.
-    fn prepare(&self, prepared: &mut Prepared) -> Result<Option<PoolAdd>> {
+    /// Where that fails the measurements are left out; only a change that cannot be recorded is an
+    /// error.
+    fn prepare(&mut self, prepared: &mut Prepared) -> Result<Option<PoolAdd>> {
         let root = self.session.root;
         let wants = |provider| {
             let methods = self.parameters.methods.iter();
@@ -236,9 +242,6 @@ impl Run<'_> {
                 .map(|&method| self.parameters.need_bytes(method));
             needs.max().unwrap_or(0)
         };
-        if thp(root).as_deref() == Some("never") {
-            prepared.set_thp("madvise")?;
-        }
         // Linux divides both among the nodes, and a measurement may use one of them only.
         let nodes = node::with_memory(root)?.len() as u64;
         let mut room = free_bytes(root)?.saturating_sub(RESERVE_BYTES + wants(Provider::Linux));
@@ -247,18 +250,25 @@ impl Run<'_> {
             wants(Provider::Hugetlb),
             machine::hugetlb_free(root, LARGE_PAGE),
         );
-        if huge > 0 {
-            let there: u64 = root.read_number(format!("{HUGETLB}/nr_hugepages"))?;
-            let more = huge.min(room / 2).div_ceil(LARGE_PAGE);
-            prepared.reserve_hugepages(LARGE_PAGE, there + more)?;
-            room -= room.min(more * LARGE_PAGE);
-        }
+        let more = huge.min(room / 2).div_ceil(LARGE_PAGE);
+        room -= room.min(more * LARGE_PAGE);
         let pool = missing(wants(Provider::Pools), machine::pools_free(root)).min(room);
+        let none = &mut self.not_provided;
+        if thp(root).as_deref() == Some("never") {
+            provide(none, Provider::Linux, prepared, |to| to.set_thp("madvise"))?;
+        }
+        if more > 0 {
+            provide(none, Provider::Hugetlb, prepared, |to| {
+                let there: u64 = root.read_number(format!("{HUGETLB}/nr_hugepages"))?;
+                to.reserve_hugepages(LARGE_PAGE, there + more)
+            })?;
+        }
         // Otherwise its measurements are left out.
         if pool == 0 || !hpmmap_host::pool::is_loaded(root) {
             return Ok(None);
         }
-        prepared.add_pool(pool)
+        let added = provide(none, Provider::Pools, prepared, |to| to.add_pool(pool))?;
+        Ok(added.flatten())
     }
 
     /// Measures until the time is over, all rounds are made, or a signal comes.
@@ -354,7 +364,17 @@ impl Run<'_> {
         let need = what.need_bytes(method, &self.parameters);
         let by_allocator = matches!(what, What::Alloc { pattern, .. } if pattern.uses_allocator());
         if let Some(why) = machine::lacking(self.session.root, method, need, by_allocator) {
-            return Err(Lack::Missing(why));
+            let failed = self.not_provided.iter();
+            let failed = failed.filter(|(provider, _)| *provider == method.provider());
+            let whys = failed.map(|(_, failure)| format!("; {failure}"));
+            return Err(Lack::Missing(why + &whys.collect::<String>()));
+        }
+        if method == Method::Thp && matches!(what, What::App { .. }) {
+            let setting = thp(self.session.root);
+            let glibc = self.provenance.version("glibc");
+            if let Some(why) = app::no_thp(setting.as_deref(), glibc) {
+                return Err(Lack::Missing(why));
+            }
         }
         match what {
             What::Accesses {
@@ -517,11 +537,29 @@ impl Run<'_> {
             interrupted,
             prepared: self.session.args.prepare,
             pool_add,
-            verdicts: verdicts(&results, &missing_counters),
+            verdicts: verdicts(&results, &self.failed, &missing_counters),
             missing_counters,
             left_out: self.left_out,
             failed: self.failed,
             results,
+        }
+    }
+}
+
+/// Makes a change. If that fails the reason is kept in `not_provided`, but a change that cannot be
+/// recorded is an error.
+fn provide<T>(
+    not_provided: &mut Vec<(Provider, String)>,
+    provider: Provider,
+    prepared: &mut Prepared,
+    change: impl FnOnce(&mut Prepared) -> Result<T>,
+) -> Result<Option<T>> {
+    match change(prepared) {
+        Ok(made) => Ok(Some(made)),
+        Err(error) if prepared.is_unrecorded() => Err(error),
+        Err(error) => {
+            not_provided.push((provider, error.to_string()));
+            Ok(None)
         }
     }
 }
@@ -586,6 +624,30 @@ mod tests {
         assert_eq!(memory(&[]), 1 << 30);
         assert_eq!(memory(&["--minutes", "1"]), 64 << 20);
         assert_eq!(memory(&["--memory", "3G"]), 3 << 30);
+    }
+
+    #[test]
+    fn a_provider_that_fails_is_a_reason_and_a_missing_record_an_error() {
+        let fixture = Fixture::new();
+        let mut prepared = Prepared::new(&fixture.root());
+        prepared.begin().unwrap();
+        let mut none = Vec::new();
+        // There is no such file: Linux has no huge pages.
+        let made = provide(&mut none, Provider::Hugetlb, &mut prepared, |to| {
+            to.reserve_hugepages(LARGE_PAGE, 5)
+        });
+        assert_eq!(made.unwrap(), None);
+        assert_eq!(none[0].0, Provider::Hugetlb);
+        assert!(none[0].1.contains("nr_hugepages"), "{none:?}");
+        let made = provide(&mut none, Provider::Linux, &mut prepared, |_| Ok(7));
+        assert_eq!((made.unwrap(), none.len()), (Some(7), 1));
+        fixture.write(machine::THP, "[never]\n");
+        prepared.record_nothing();
+        let made = provide(&mut none, Provider::Linux, &mut prepared, |to| {
+            to.set_thp("madvise")
+        });
+        assert!(made.unwrap_err().to_string().contains("No space left"));
+        assert_eq!(fixture.root().read(machine::THP).unwrap(), "[never]");
     }
 
     #[test]

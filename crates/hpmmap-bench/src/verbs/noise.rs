@@ -12,13 +12,14 @@ use serde::Deserialize;
 
 use super::session::{Progress, Session, worker_program};
 use crate::cli::BenchNoiseArgs;
-use crate::machine::{self, Prepared};
+use crate::machine;
 use crate::noise::neighbour::Neighbour;
 use crate::noise::plan::{self, Case, Condition, METHODS, Parameters, What};
 use crate::noise::result::{Accesses, Detours, LeftOut, Record, SCHEMA, Summary, disagreement};
 use crate::noise::worker::{Place, Worker};
 use crate::noise::{plot, report};
 use crate::plan::{LARGE_PAGE, Method, Provider};
+use crate::prepared::Prepared;
 use crate::program::hpmmap;
 use crate::result::PoolAdd;
 

@@ -14,8 +14,9 @@ use nix::unistd::geteuid;
 
 use super::session::{Progress, Session, worker_program};
 use crate::cli::BenchVmArgs;
-use crate::machine::{self, Prepared};
+use crate::machine;
 use crate::plan::{Method, Provider};
+use crate::prepared::Prepared;
 use crate::vm::kvm::{Entries, Exits, Kvm, between};
 use crate::vm::machine::{Figures, Image, Mounted, Worker, write_initramfs};
 use crate::vm::plan::{METHODS, Pages, Paging, Parameters, Work, Workload};

@@ -1,0 +1,565 @@
+//! Changes of the machine's settings for a benchmark, and the way back.
+
+use std::cell::OnceCell;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hpmmap_base::error::{Error, Result};
+use hpmmap_base::signals::{Means, Watched};
+use hpmmap_base::size::Size;
+use hpmmap_host::{Root, node, pool, process};
+use hpmmap_sys::child::{Setup, Signal};
+use hpmmap_sys::clock::ticks;
+use serde::Deserialize;
+
+use super::journal::{Journal, Journals, Undo};
+use super::machine::{THP, hugetlb, hugetlb_free, thp};
+use super::plan::{Case, GIGABYTE, LARGE_PAGE, Method, Provider};
+use super::program::{content, hpmmap, memory_file};
+use super::result::PoolAdd;
+
+const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
+
+/// Memory that Linux keeps when pools or reserved pages are made.
+const RESERVE_BYTES: u64 = 512 << 20;
+
+/// Time that the last pages of an ended job may take to become free.
+const REMOVE: Duration = Duration::from_secs(20);
+
+/// Changed settings of the machine, which are restored at the end.
+pub struct Prepared {
+    root: Root,
+    /// Locked from the first change on.
+    journals: Rc<OnceCell<Journals>>,
+    /// From the first change on.
+    journal: Option<Journal>,
+    undo: Vec<Undo>,
+    /// The first so many could not be undone, which was said.
+    said: usize,
+    /// A change could not be recorded, and so was not made.
+    is_unrecorded: bool,
+}
+
+impl Prepared {
+    /// Without any change yet.
+    pub fn new(root: &Root) -> Self {
+        Self {
+            root: root.clone(),
+            journals: Rc::default(),
+            journal: None,
+            undo: Vec::new(),
+            said: 0,
+            is_unrecorded: false,
+        }
+    }
+
+    /// Other changes, which are restored apart from these.
+    pub fn beside(&self) -> Self {
+        let mut other = Self::new(&self.root);
+        other.journals = self.journals.clone();
+        other
+    }
+
+    /// Restores what a benchmark changed that was killed, before the first change. Fails while
+    /// another process may make changes.
+    pub fn begin(&mut self) -> Result<()> {
+        if self.journal.is_some() {
+            return Ok(());
+        }
+        if self.journals.get().is_none() {
+            let journals = Rc::new(OnceCell::from(Journals::lock(&self.root)?));
+            for (journal, undo) in journals.get().map_or(Ok(Vec::new()), Journals::left)? {
+                hpmmap_base::output::say("restoring what a killed benchmark changed");
+                let mut left = Self::new(&self.root);
+                (left.journals, left.journal, left.undo) = (journals.clone(), Some(journal), undo);
+                // Dropped here.
+            }
+            if let Some(journals) = Rc::into_inner(journals).and_then(OnceCell::into_inner) {
+                let _ = self.journals.set(journals);
+            }
+        }
+        self.journal = self.journals.get().map(Journals::begin).transpose()?;
+        Ok(())
+    }
+
+    /// Did the last error come from the record of a change, not from the change?
+    pub fn is_unrecorded(&self) -> bool {
+        self.is_unrecorded
+    }
+
+    /// Records a change that is made next.
+    fn remember(&mut self, undo: Undo) -> Result<()> {
+        if let Some(journal) = &mut self.journal {
+            let added = journal.add(&undo);
+            self.is_unrecorded = added.is_err();
+            added?;
+        }
+        self.undo.push(undo);
+        Ok(())
+    }
+
+    /// Changes a setting and remembers the old value.
+    pub fn write(&mut self, path: &str, text: &str) -> Result<()> {
+        self.begin()?;
+        let old = match path {
+            THP => thp(&self.root),
+            _ => self.root.read(path).ok(),
+        };
+        let known = self.undo.len();
+        if let Some(old) = old {
+            self.remember(Undo::Write(path.to_string(), old))?;
+        }
+        let path_there = self.root.join(path);
+        fs::write(&path_there, text).map_err(|error| {
+            self.undo.truncate(known);
+            Error::Failed(format!("cannot write to {}: {error}", path_there.display()))
+        })
+    }
+
+    /// Reserves so many pages of a size in all, as far as they can be had. Those of each
+    /// node come back, however Linux divides the new ones.
+    pub fn reserve_hugepages(&mut self, page: u64, pages: u64) -> Result<()> {
+        self.begin()?;
+        let dir = hugetlb(page);
+        let size = dir.rsplit('/').next().unwrap_or_default();
+        // Taken back last to first: the total, then where they were.
+        for node in node::with_memory(&self.root).unwrap_or_default() {
+            let path = format!("sys/devices/system/node/node{node}/hugepages/{size}/nr_hugepages");
+            if let Ok(old) = self.root.read(&path) {
+                self.remember(Undo::Write(path, old))?;
+            }
+        }
+        self.write(&format!("{dir}/nr_hugepages"), &pages.to_string())
+    }
+
+    /// Gets memory from one provider, as much as possible.
+    pub fn provide(&mut self, provider: Provider, need: u64) -> Result<Option<PoolAdd>> {
+        self.restore();
+        let available = process::available_bytes(&self.root)?.saturating_sub(RESERVE_BYTES);
+        let bytes = need.min(available);
+        match provider {
+            Provider::Linux => Ok(None),
+            Provider::Hugetlb => {
+                self.reserve_hugepages(LARGE_PAGE, bytes.div_ceil(LARGE_PAGE))?;
+                Ok(None)
+            }
+            // Those of the kernel's command line would not come back.
+            Provider::Hugetlb1g if hugetlb_free(&self.root, GIGABYTE) >= need => Ok(None),
+            // A kernel whose CPU has none has no directory for them.
+            Provider::Hugetlb1g if !self.root.join(hugetlb(GIGABYTE)).is_dir() => Ok(None),
+            Provider::Hugetlb1g => {
+                self.reserve_hugepages(GIGABYTE, bytes.div_ceil(GIGABYTE))?;
+                Ok(None)
+            }
+            Provider::Pools if !pool::is_loaded(&self.root) => Ok(None),
+            Provider::Pools => self.add_pool(bytes),
+        }
+    }
+
+    /// Makes the settings that a case needs besides memory.
+    pub fn set_for(&mut self, case: &Case) -> Result<()> {
+        self.set_thp(match (case.method, case.pattern.uses_allocator()) {
+            (Method::Thp, true) => "always",
+            _ => "madvise",
+        })
+    }
+
+    /// Sets transparent huge pages, if the kernel has them.
+    pub fn set_thp(&mut self, want: &str) -> Result<()> {
+        if thp(&self.root).is_some_and(|now| now != want) {
+            self.write(THP, want)?;
+        }
+        Ok(())
+    }
+
+    /// Adds pools of this size in all, in equal parts on all nodes, as far as possible.
+    pub fn add_pool(&mut self, bytes: u64) -> Result<Option<PoolAdd>> {
+        self.begin()?;
+        let text = self.root.read(MEMORY_BLOCK)?;
+        let block = u64::from_str_radix(text.trim_start_matches("0x"), 16)
+            .map_err(|_| Error::Failed(format!("/{MEMORY_BLOCK}: '{text}' is no size")))?;
+        let nodes = node::with_memory(&self.root)?;
+        let wanted = (bytes / nodes.len().max(1) as u64).next_multiple_of(block);
+        let size = Size(wanted).to_string();
+        let mut added = PoolAdd { bytes: 0, cost: 0 };
+        for node in nodes {
+            let start = ticks();
+            let name = node.to_string();
+            let args = [
+                "add",
+                "--json",
+                "--partial",
+                "--node",
+                &name,
+                "--size",
+                &size,
+            ];
+            self.remember(Undo::PoolRemove {
+                node,
+                before: pool_bytes(&self.root, node)?,
+                bytes: wanted,
+            })?;
+            added.bytes += added_bytes(&self.pool(&args, false)?)?;
+            added.cost += ticks() - start;
+        }
+        Ok(Some(added))
+    }
+
+    fn remove_pool(&self, node: u32, before: u64, bytes: u64) -> Result<()> {
+        let node_name = node.to_string();
+        shrink(
+            || Ok(pool_bytes(&self.root, node)?.saturating_sub(before)),
+            bytes,
+            |more| {
+                let size = Size(more).to_string();
+                let args = ["remove", "--node", &node_name, "--size", &size];
+                self.pool(&args, true).map(drop)
+            },
+        )
+    }
+
+    /// Runs a verb of pools and returns its output. Signals that end this process end it, too;
+    /// with `restores` it is out of reach of the terminal's keys, and outlives this process.
+    fn pool(&self, args: &[&str], restores: bool) -> Result<String> {
+        let (output, errors) = (memory_file("output")?, memory_file("errors")?);
+        let mut command = Command::new(hpmmap());
+        // It reads nothing; a later benchmark must wait for it.
+        let input = match self.journals.get() {
+            Some(journals) => journals.share()?.into(),
+            None => Stdio::null(),
+        };
+        command.arg("pool").args(args).stdin(input);
+        Setup {
+            own_group: restores,
+            dies_with_parent: (!restores).then_some(Signal::SIGTERM),
+            ..Setup::default()
+        }
+        .apply(&mut command)?;
+        let mut child = command
+            .stdout(output.try_clone()?)
+            .stderr(errors.try_clone()?)
+            .spawn()?;
+        if !restores {
+            Watched::new(child.id(), Means::Ask).wait();
+        }
+        if child.wait()?.success() {
+            return content(output);
+        }
+        let said = content(errors)?;
+        Err(Error::Failed(format!(
+            "'hpmmap pool {}' failed: {}",
+            args.join(" "),
+            said.trim()
+        )))
+    }
+
+    /// Restores all changes, and prints what could not be restored.
+    pub fn restore(&mut self) {
+        say_not_set_back(&self.set_back());
+    }
+
+    /// The same, from last to first; returns what could not be restored, and why. That is tried
+    /// again the next time, and not said again.
+    pub fn set_back(&mut self) -> Vec<String> {
+        let mut failed = Vec::new();
+        let mut left = Vec::new();
+        while let Some(undo) = self.undo.pop() {
+            let result = match &undo {
+                Undo::Write(path, text) => fs::write(self.root.join(path), text)
+                    .map_err(|error| format!("cannot write to /{path}: {error}")),
+                Undo::PoolRemove {
+                    node,
+                    before,
+                    bytes,
+                } => self
+                    .remove_pool(*node, *before, *bytes)
+                    .map_err(|error| error.to_string()),
+            };
+            if let Err(why) = result {
+                if self.undo.len() >= self.said {
+                    failed.push(why);
+                }
+                left.push(undo);
+            }
+        }
+        left.reverse();
+        (self.said, self.undo) = (left.len(), left);
+        if self.undo.is_empty() {
+            if let Some(journal) = self.journal.take() {
+                journal.remove();
+            }
+        } else if let (Some(journals), Some(journal)) = (self.journals.get(), &mut self.journal)
+            && let Err(error) = journals.keep(journal, &self.undo)
+        {
+            // The next benchmark tries again, also what has been undone.
+            failed.push(error.to_string());
+        }
+        failed
+    }
+}
+
+#[cfg(test)]
+impl Prepared {
+    /// Records go to a full disk.
+    pub fn record_nothing(&mut self) {
+        self.journal = Some(Journal::full());
+    }
+}
+
+/// Tells the administrator.
+pub fn say_not_set_back(failed: &[String]) {
+    for why in failed {
+        hpmmap_base::output::warn(&format!("not set back: {why}"));
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        self.restore();
+    }
+}
+
+/// Size of the pool of a node. Without the module there is none.
+fn pool_bytes(root: &Root, node: u32) -> Result<u64> {
+    let pools = pool::nodes(root)?;
+    let own = pools.iter().find(|pool| pool.node == node);
+    Ok(own.map_or(0, |pool| pool.total_bytes))
+}
+
+/// Removes what a pool has more than before, `bytes` at most. `remove` may fail after a part.
+fn shrink(
+    more: impl Fn() -> Result<u64>,
+    bytes: u64,
+    remove: impl Fn(u64) -> Result<()>,
+) -> Result<()> {
+    let deadline = Instant::now() + REMOVE;
+    // Others may add memory, too.
+    let others = more()?.saturating_sub(bytes);
+    loop {
+        match more()?.saturating_sub(others).min(bytes) {
+            0 => return Ok(()),
+            rest => match remove(rest) {
+                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(500)),
+                result => return result,
+            },
+        }
+    }
+}
+
+/// The bytes that `pool add --json` has added.
+fn added_bytes(json: &str) -> Result<u64> {
+    #[derive(Deserialize)]
+    struct Added {
+        added_bytes: u64,
+    }
+    let added: Added = serde_json::from_str(json)
+        .map_err(|error| Error::Failed(format!("'hpmmap pool add' printed: {error}")))?;
+    Ok(added.added_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+    use crate::machine::HUGETLB;
+    use crate::machine::tests::{case, fixture};
+    use crate::plan::Pattern;
+
+    #[test]
+    fn settings_come_back() {
+        let fixture = fixture();
+        let pages = format!("{HUGETLB}/nr_hugepages");
+        fixture.write(&pages, "3\n");
+        let read = || fixture.root().read(&pages).unwrap();
+        {
+            let mut prepared = Prepared::new(&fixture.root());
+            prepared
+                .provide(
+                    Provider::Hugetlb,
+                    case(Pattern::Map, Method::Hugetlb).need_bytes(),
+                )
+                .unwrap();
+            assert_eq!(read(), "96");
+        }
+        assert_eq!(read(), "3");
+    }
+
+    #[test]
+    fn what_a_killed_benchmark_changed_comes_back_before_the_first_change() {
+        let fixture = fixture();
+        let left = "run/hpmmap/bench/1-0";
+        fixture.write(THP, "[never]\n");
+        fixture.module();
+        fixture.node_pool(0, 5 << 30, 1 << 30, 0, 0);
+        let undo = Undo::Write(THP.into(), "always [madvise] never".into());
+        // The pool is not larger than it was: nothing is removed.
+        let pool = Undo::PoolRemove {
+            node: 0,
+            before: 5 << 30,
+            bytes: 1 << 30,
+        };
+        let line = |undo| serde_json::to_string(undo).unwrap() + "\n";
+        fixture.write(left, &(line(&undo) + &line(&pool)));
+        let mut prepared = Prepared::new(&fixture.root());
+        prepared.set_thp("always").unwrap();
+        assert!(!fixture.root().join(left).exists());
+        drop(prepared);
+        assert_eq!(fixture.root().read(THP).unwrap(), "madvise");
+        assert!(
+            fixture
+                .root()
+                .entries("run/hpmmap/bench")
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn what_could_not_be_set_back_is_kept_and_said_once() {
+        let fixture = fixture();
+        let pages = format!("{HUGETLB}/nr_hugepages");
+        const SHMEM: &str = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
+        fixture.write(&pages, "3\n");
+        fixture.write(SHMEM, "never");
+        let root = fixture.root();
+        let journals = || root.entries("run/hpmmap/bench").unwrap().len();
+        let mut prepared = Prepared::new(&root);
+        prepared.set_thp("always").unwrap();
+        prepared.write(&pages, "7").unwrap();
+        prepared.write(SHMEM, "always").unwrap();
+        fixture.remove(THP);
+        fixture.write(&format!("{THP}/x"), "");
+        let failed = prepared.set_back();
+        assert!(failed.len() == 1 && failed[0].contains(THP), "{failed:?}");
+        assert_eq!(root.read(&pages).unwrap(), "3");
+        // A second failure is news, the first one is not.
+        prepared.write(&pages, "8").unwrap();
+        fixture.remove(&pages);
+        fixture.write(&format!("{pages}/x"), "");
+        let failed = prepared.set_back();
+        assert!(
+            failed.len() == 1 && failed[0].contains(&pages),
+            "{failed:?}"
+        );
+        assert!(prepared.set_back().is_empty());
+        drop(prepared);
+        assert_eq!(journals(), 1);
+        // What was undone is none of its business: others may have changed it since.
+        fixture.write(SHMEM, "advise");
+        // The next benchmark can do it.
+        for path in [THP, &pages] {
+            fs::remove_dir_all(root.join(path)).unwrap();
+            fixture.write(path, "x\n");
+        }
+        let mut next = Prepared::new(&root);
+        next.begin().unwrap();
+        assert_eq!(root.read(THP).unwrap(), "madvise");
+        assert_eq!(root.read(&pages).unwrap(), "3");
+        assert_eq!(root.read(SHMEM).unwrap(), "advise");
+        drop(next);
+        assert_eq!(journals(), 0);
+    }
+
+    #[test]
+    fn two_parts_of_a_benchmark_change_settings_and_no_other_does() {
+        let fixture = fixture();
+        let mut base = Prepared::new(&fixture.root());
+        let mut memory = base.beside();
+        memory.set_thp("always").unwrap();
+        base.begin().unwrap();
+        drop(memory);
+        assert_eq!(fixture.root().read(THP).unwrap(), "madvise");
+        let error = Prepared::new(&fixture.root()).begin().unwrap_err();
+        assert!(error.to_string().contains("runs a benchmark"), "{error}");
+        drop(base);
+        Prepared::new(&fixture.root()).begin().unwrap();
+    }
+
+    #[test]
+    fn a_pool_gets_no_smaller_than_it_was() {
+        // The second attempt removes the rest of 7 that were added.
+        let more = Cell::new(7);
+        let asked = RefCell::new(Vec::new());
+        let remove = |bytes| {
+            asked.borrow_mut().push(bytes);
+            match more.get() {
+                7 => {
+                    more.set(3);
+                    Err(Error::Failed("a part is in use".into()))
+                }
+                _ => {
+                    more.set(more.get() - bytes);
+                    Ok(())
+                }
+            }
+        };
+        shrink(|| Ok(more.get()), 7, remove).unwrap();
+        assert_eq!((asked.take(), more.get()), (vec![7, 3], 0));
+        // All was removed, and the attempt failed nevertheless.
+        more.set(7);
+        let remove = |_| {
+            more.set(0);
+            Err(Error::Failed("it was killed".into()))
+        };
+        shrink(|| Ok(more.get()), 7, remove).unwrap();
+        // Others have added 5.
+        more.set(12);
+        let remove = |bytes| {
+            asked.borrow_mut().push(bytes);
+            more.set(more.get() - bytes.min(4));
+            match bytes {
+                7 => Err(Error::Failed("a part is in use".into())),
+                _ => Ok(()),
+            }
+        };
+        shrink(|| Ok(more.get()), 7, remove).unwrap();
+        assert_eq!((asked.take(), more.get()), (vec![7, 3], 5));
+    }
+
+    #[test]
+    fn a_pool_that_cannot_be_read_is_an_error() {
+        let fixture = fixture();
+        assert_eq!(pool_bytes(&fixture.root(), 0).unwrap(), 0);
+        fixture.module();
+        fixture.node_pool(0, 5 << 30, 1 << 30, 0, 0);
+        assert_eq!(pool_bytes(&fixture.root(), 0).unwrap(), 5 << 30);
+        fixture.write("sys/kernel/hpmmap/nodes/node0/total_bytes", "?\n");
+        assert!(pool_bytes(&fixture.root(), 0).is_err());
+    }
+
+    #[test]
+    fn each_node_gets_its_huge_pages_back() {
+        let fixture = fixture();
+        fixture.nodes("0-1");
+        fixture.write("sys/devices/system/node/has_memory", "0-1\n");
+        let of_node = |node: u32| {
+            format!("sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages")
+        };
+        let all = format!("{HUGETLB}/nr_hugepages");
+        fixture.write(&all, "5\n");
+        fixture.write(&of_node(0), "5\n");
+        fixture.write(&of_node(1), "0\n");
+        let read = |path: &str| fixture.root().read(path).unwrap();
+        {
+            let mut prepared = Prepared::new(&fixture.root());
+            prepared.reserve_hugepages(LARGE_PAGE, 64).unwrap();
+            // As Linux divides them.
+            fixture.write(&of_node(0), "32\n");
+            fixture.write(&of_node(1), "32\n");
+            assert_eq!(read(&all), "64");
+        }
+        let now = [read(&all), read(&of_node(0)), read(&of_node(1))];
+        assert_eq!(now, ["5", "5", "0"]);
+    }
+
+    #[test]
+    fn what_was_added_is_what_was_said() {
+        let json = r#"{"node": 0, "requested_bytes": 7, "added_bytes": 5, "blocks": []}"#;
+        assert_eq!(added_bytes(json).unwrap(), 5);
+        assert!(added_bytes("added 5").is_err());
+    }
+}
