@@ -36,10 +36,14 @@ struct self self;
 static struct {
 	uintptr_t start;
 	uintptr_t bytes;
+	/* While they are copied. */
+	void *copy;
 } part[NR_PARTS];
 static int nr_parts;
 /* The variables are a memfd, which a child must not share. */
 static bool image_is_shared;
+/* Guards the copies. */
+static pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool finalizes_at_exit;
 
 /* ---- Ends ------------------------------------------------------------------ */
@@ -230,20 +234,42 @@ static bool share_image(int fd, off_t offset)
 	return true;
 }
 
-/* Makes them private again, with what they hold. */
-static void take_image_back(void)
+static void copy_image(void)
 {
 	for (int i = 0; i < nr_parts && image_is_shared; i++) {
-		void *copy = mmap(NULL, part[i].bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-		if (copy == MAP_FAILED)
-			_exit(127);
-		memcpy(copy, (void *)part[i].start, part[i].bytes);
-		if (mremap(copy, part[i].bytes, part[i].bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)part[i].start) ==
-		    MAP_FAILED)
-			_exit(127);
+		part[i].copy = mmap(NULL, part[i].bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (part[i].copy != MAP_FAILED)
+			memcpy(part[i].copy, (void *)part[i].start, part[i].bytes);
 	}
+}
+
+/* Makes them private again, with what copy_image() found in them. */
+static void take_image_back(void)
+{
+	for (int i = 0; i < nr_parts && image_is_shared; i++)
+		if (part[i].copy == MAP_FAILED ||
+		    mremap(part[i].copy, part[i].bytes, part[i].bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+			   (void *)part[i].start) == MAP_FAILED) {
+			dprintf(STDERR_FILENO, "shmem: no memory for a private copy of the program's variables (%zu bytes)\n",
+				part[i].bytes);
+			_exit(127);
+		}
 	image_is_shared = false;
+}
+
+/* The child's copy is made here: what the parent stores after fork(2) is not the child's. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&copies_lock);
+	copy_image();
+}
+
+static void after_fork(void)
+{
+	for (int i = 0; i < nr_parts && image_is_shared; i++)
+		if (part[i].copy != MAP_FAILED)
+			munmap(part[i].copy, part[i].bytes);
+	pthread_mutex_unlock(&copies_lock);
 }
 
 /* A child is no PE. */
@@ -252,6 +278,13 @@ static void in_child(void)
 	take_image_back();
 	memset(&self, 0, sizeof(self));
 	finalizes_at_exit = false;
+	pthread_mutex_unlock(&copies_lock);
+}
+
+/* Before the program's handlers: so before_fork() runs after them, and in_child() before them. */
+static __attribute__((constructor)) void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, in_child);
 }
 
 /* ---- Memory of the others --------------------------------------------------- */
@@ -500,7 +533,6 @@ static void handle(int sig, void (*handler)(int))
 
 static void once(void)
 {
-	pthread_atfork(NULL, NULL, in_child);
 	atexit(at_exit);
 	handle(SIGTERM, on_term);
 	handle(SIGBUS, on_bus);

@@ -3,6 +3,7 @@
  * How OpenSHMEM programs end: ends CASE. PE 1 does what is wrong, while the others wait for it in one way or
  * another, or compute.
  */
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,7 +78,12 @@ static void global_exit(int status)
 		usleep(1000);
 }
 
-/* A child has its own variables, and is no PE. */
+static void slowly(void)
+{
+	usleep(50000);
+}
+
+/* A child has its own variables, those of the time of fork(2), and is no PE. */
 static void forks(void)
 {
 	long before = me + 1;
@@ -88,17 +94,20 @@ static void forks(void)
 	shmem_barrier_all();
 	child = fork();
 	if (child == 0) {
+		if (variable != before)
+			_exit(7);
 		variable = 99;
 		if (shmem_n_pes() != 0)
 			_exit(5);
 		shmem_long_p(&variable, 1, 0);
 		_exit(6);
 	}
+	variable = before + 1000;
 	waitpid(child, &status, 0);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%d", status);
-	CHECK(variable == before);
+	CHECK(variable == before + 1000);
 	shmem_barrier_all();
-	CHECK(shmem_long_g(&variable, (me + 1) % npes) == (me + 1) % npes + 1);
+	CHECK(shmem_long_g(&variable, (me + 1) % npes) == (me + 1) % npes + 1001);
 	exit(end());
 }
 
@@ -118,6 +127,9 @@ int main(int argc, char **argv)
 	/* What runs at exit does not wait for the others. */
 	if (strcmp(what, "fork") && strcmp(what, "exits"))
 		atexit(shmem_finalize);
+	/* The parent's next stores come before the child's first ones. */
+	if (!strcmp(what, "fork"))
+		pthread_atfork(NULL, NULL, slowly);
 	begin();
 	if (!strcmp(what, "global-exit"))
 		global_exit(argc > 2 ? atoi(argv[2]) : 0);
