@@ -51,10 +51,22 @@ static bool finalizes_at_exit;
 /* Functions that the program has given to atexit(3) find no job. If they or other threads need one: no further line. */
 static _Atomic bool is_leaving;
 
+/* Of the thread that runs exit handlers. They may fail, too: the first status counts. */
+static __thread int leaving;
+
+/* Other threads stop here until the exit handlers have run. */
 static __attribute__((noreturn)) void leave(int status)
 {
-	if (atomic_exchange(&is_leaving, true))
-		_exit(status);
+	if (atomic_exchange(&is_leaving, true)) {
+		if (leaving)
+			_exit(leaving - 1);
+		for (;;)
+			pause();
+	}
+	leaving = (status & 0xff) + 1;
+	/* The other PEs do not wait for the exit handlers. */
+	if (self.shared)
+		table_leave(&self.shared->table, self.me);
 	finalizes_at_exit = false;
 	self.npes = 0;
 	exit(status);
@@ -66,7 +78,7 @@ void die(const char *what, const char *format, ...)
 	va_list args;
 
 	if (is_leaving)
-		_exit(1);
+		leave(1);
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -140,6 +152,8 @@ static void on_bus(int sig)
 {
 	const struct timespec step = { .tv_nsec = 10 * 1000 * 1000 };
 
+	if (is_leaving)
+		leave(1);
 	for (int i = 0; i < 100 && self.npes; i++) {
 		int status = self.shared->exiting, pe = table_missing(&self.shared->table);
 
@@ -333,17 +347,26 @@ static uintptr_t attach(int64_t id, uintptr_t bytes)
 	return 0;
 }
 
-static void detach_all(void)
+/* Memory of another PE. *delta is 0 for the own one, and if there is none. */
+static void let_go(uintptr_t own, uintptr_t *delta, uintptr_t bytes, bool is_window)
+{
+	void *at = (void *)(own + *delta);
+
+	if (*delta && is_window)
+		hpmmap_detach(at);
+	else if (*delta)
+		munmap(at, bytes);
+	*delta = 0;
+}
+
+static void let_all_go(bool windows)
 {
 	for (uint32_t i = 0; i < self.npes; i++) {
-		/* Of the own memory both are 0. */
-		if (self.heap_delta[i])
-			hpmmap_detach((void *)(self.heap + self.heap_delta[i]));
-		if (self.image_delta[i])
-			hpmmap_detach((void *)(self.image + self.image_delta[i]));
-		self.heap_delta[i] = 0;
-		self.image_delta[i] = 0;
+		let_go(self.heap, &self.heap_delta[i], self.heap_bytes, windows);
+		let_go(self.image, &self.image_delta[i], self.image_bytes, windows);
 	}
+	if (!windows)
+		return;
 	hpmmap_unpublish(mine()->heap_id);
 	hpmmap_unpublish(mine()->image_id);
 }
@@ -388,7 +411,7 @@ static bool use_windows(void)
 	}
 	if (all_are(well))
 		return true;
-	detach_all();
+	let_all_go(true);
 	munmap((void *)self.heap, self.heap_bytes);
 	return false;
 }
@@ -552,10 +575,11 @@ API(void, init, (void))
 	find_image();
 	table = table_join(&who, sizeof(struct shared), enter);
 	if (!table)
-		die("shmem_init", "PE %d of %d, job %s: %s", who.rank, who.size, who.name,
+		die("shmem_init", "PE %d of %d, /dev/shm/hpmmap-%u-%s: %s", who.rank, who.size, geteuid(), who.name,
 		    errno == ESRCH     ? "a PE has ended" :
 		    errno == ETIMEDOUT ? "a PE has not called shmem_init() within 120 seconds" :
 		    errno == EEXIST    ? "another process has this number" :
+		    errno == EACCES    ? "this table is another user's" :
 					 strerror(errno));
 	pthread_once(&first, once);
 	self.shared = (struct shared *)table;
@@ -601,15 +625,23 @@ API(void, query_thread, (int *provided))
 
 API(void, finalize, (void))
 {
+	struct table *table;
+
 	if (!self.npes)
 		return;
+	table = &self.shared->table;
 	finalizes_at_exit = false;
 	barrier_all();
-	table_leave(&self.shared->table, self.me);
-	if (self.has_windows)
-		detach_all();
+	let_all_go(self.has_windows);
 	munmap((void *)self.heap, self.heap_bytes);
+	pthread_mutex_lock(&copies_lock);
+	copy_image();
+	take_image_back();
+	pthread_mutex_unlock(&copies_lock);
 	self.npes = 0;
+	self.shared = NULL;
+	table_leave(table, self.me);
+	munmap(table, sizeof(struct shared));
 }
 
 PUBLIC void start_pes(int npes)
