@@ -129,7 +129,8 @@ int hpmmap_peer_detach(struct hpmmap_peer *peer);
  *
  * EINVAL: a wrong number or name, or nothing in the environment; EALREADY: the process has a job;
  * EEXIST: another process has this rank; ESRCH: a rank has ended; ETIMEDOUT: a rank has not joined
- * within HPMMAP_JOB_SECONDS; ENOMEM.
+ * within HPMMAP_JOB_SECONDS; EACCES: a file of another user has the table's name in /dev/shm; ENOSPC: no room for
+ * the table there; ENOMEM.
  */
 int hpmmap_job_join(const char *name, int rank, int size);
 

@@ -2,9 +2,9 @@
 /*
  * Tables: the ranks of a host find each other in shared memory.
  *
- * The first rank makes the table under the job's name. The last one to join removes the name, so
- * nothing stays behind however the job ends. If a rank has ended before all had joined, the
- * table is a leftover and is made anew.
+ * The first rank makes the table under the job's name. The last one to join removes the name, and so does
+ * a rank that gives up. If signals end all ranks that have joined before the last one comes, the name
+ * stays. Such a table is a leftover: the next job of that name makes it anew.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -63,21 +63,32 @@ static struct table *open_table(const char *name, const char *path, uint32_t siz
 	uint32_t layout = 0x48504d00 + (uint32_t)(bytes % 251);
 	struct table *table;
 	struct stat st;
+	int err;
 
 	*again = false;
 	*fd = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (*fd < 0)
 		return NULL;
-	if (flock(*fd, LOCK_EX) != 0 || fstat(*fd, &st) != 0)
+	if (fstat(*fd, &st) != 0)
 		goto close;
-	/* Not a table that another user has put there. */
+	/* Not a table that another user has put there, and may have locked. */
 	if (st.st_uid != geteuid()) {
-		errno = EEXIST;
+		errno = EACCES;
 		goto close;
 	}
-	*again = !is_named(*fd, path);
-	if (*again || (st.st_size == 0 && ftruncate(*fd, (off_t)bytes) != 0))
+	if (flock(*fd, LOCK_EX) != 0 || fstat(*fd, &st) != 0)
 		goto close;
+	*again = !is_named(*fd, path);
+	if (*again)
+		goto close;
+	/* Room for all of it: later there would be SIGBUS. */
+	err = st.st_size == 0 ? posix_fallocate(*fd, 0, (off_t)bytes) : 0;
+	*again = st.st_size != 0 && st.st_size != (off_t)bytes;
+	if (err || *again) {
+		shm_unlink(name);
+		errno = err;
+		goto close;
+	}
 	table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
 	if (table == MAP_FAILED)
 		goto close;
@@ -188,7 +199,7 @@ void table_leave(struct table *table, int rank)
 
 int barrier_wait(struct table *table, struct barrier *barrier, uint32_t size, uint32_t spins)
 {
-	const struct timespec second = { .tv_sec = 1 };
+	struct timespec step = { .tv_nsec = 100 * 1000 * 1000 };
 	uint32_t round = barrier->round;
 
 	/* memcpy() may have used non-temporal stores. */
@@ -202,11 +213,12 @@ int barrier_wait(struct table *table, struct barrier *barrier, uint32_t size, ui
 	for (uint32_t i = 0; i < spins && barrier->round == round; i++)
 		__builtin_ia32_pause();
 	while (barrier->round == round) {
-		if (table_missing(table) >= 0 && barrier->round == round) {
+		syscall(SYS_futex, &barrier->round, FUTEX_WAIT, round, &step, NULL, 0);
+		if (barrier->round == round && table_missing(table) >= 0 && barrier->round == round) {
 			errno = ESRCH;
 			return -1;
 		}
-		syscall(SYS_futex, &barrier->round, FUTEX_WAIT, round, &second, NULL, 0);
+		step = (struct timespec){ .tv_sec = 1 };
 	}
 	return 0;
 }

@@ -69,7 +69,7 @@ static const char *source_of(const struct call *call, int i, size_t offset, size
 
 static void broadcast(const struct call *call, int root, bool to_root)
 {
-	size_t bytes = call->nelems * call->unit;
+	size_t bytes = span(call->nelems, 1, 1, call->unit);
 
 	if (root < 0 || root >= call->team->size)
 		die(call->what, "there is no PE %d in the team: it has PEs 0 to %d", root, call->team->size - 1);
@@ -84,7 +84,7 @@ static void collect(const struct call *call)
 	uint64_t *words = call->team->slot->word;
 	char *to = call->dest;
 
-	words[call->team->me] = call->nelems * call->unit;
+	words[call->team->me] = span(call->nelems, 1, 1, call->unit);
 	team_barrier(call->team);
 	for (int i = 0; i < call->team->size; i++) {
 		memcpy(to, source_of(call, i, 0, words[i]), words[i]);
@@ -95,7 +95,7 @@ static void collect(const struct call *call)
 
 static void fcollect(const struct call *call)
 {
-	size_t bytes = call->nelems * call->unit;
+	size_t bytes = span(call->nelems, 1, 1, call->unit);
 
 	team_barrier(call->team);
 	/* PEs begin at different sources. */
@@ -109,14 +109,16 @@ static void fcollect(const struct call *call)
 
 static void alltoalls(const struct call *call, ptrdiff_t dst, ptrdiff_t sst)
 {
-	size_t unit = call->unit, nelems = call->nelems;
+	size_t unit = call->unit, nelems = call->nelems, bytes = span(nelems, sst, dst, unit);
 	size_t offset = (size_t)call->team->me * nelems * (size_t)sst * unit;
 	bool packed = dst == 1 && sst == 1;
 
+	/* Sizes that wrap end here, those beyond the object below. */
+	source_of(call, call->team->me, 0, bytes);
 	team_barrier(call->team);
 	for (int n = 0; n < call->team->size && nelems; n++) {
 		int i = (call->team->me + n) % call->team->size;
-		const char *from = source_of(call, i, offset, ((nelems - 1) * (size_t)sst + 1) * unit);
+		const char *from = source_of(call, i, offset, bytes);
 		char *to = call->dest + (size_t)i * nelems * (size_t)dst * unit;
 
 		if (packed)
@@ -209,6 +211,7 @@ static void reduce(const struct call *call, combine_fn *combine)
 	size_t first = call->nelems * me / size, end = call->nelems * (me + 1) / size;
 	char part[PART] __attribute__((aligned(64)));
 
+	source_of(call, call->team->me, 0, span(call->nelems, 1, 1, unit));
 	team_barrier(call->team);
 	while (first < end) {
 		size_t nelems = end - first < PART / unit ? end - first : PART / unit, offset = first * unit;

@@ -60,7 +60,7 @@ struct shared {
 	struct slot slot[NR_SLOTS];
 };
 
-/* This PE: what every put reads is first. All zero outside of shmem_init() and shmem_finalize(). */
+/* This PE: what every put reads is first. npes is 0 and shared is NULL before shmem_init(), after shmem_finalize() and in a child. */
 struct self {
 	uint32_t npes;
 	int me;
@@ -115,6 +115,23 @@ static inline void *there(const char *what, const void *ptr, size_t bytes, int p
 
 #define THERE(ptr, pe)	((__typeof__(ptr))there(__func__, ptr, sizeof(*(ptr)), pe))
 
+/*
+ * The bytes between the first and the last of nelems elements that are stride elements apart, both included.
+ * SIZE_MAX, which no object has, if a size_t cannot hold them, if it cannot hold those of other, the stride at
+ * the call's other side, or if a stride is below 1.
+ */
+static inline size_t span(size_t nelems, ptrdiff_t stride, ptrdiff_t other, size_t unit)
+{
+	size_t bytes;
+
+	if (!nelems)
+		return 0;
+	if (stride < 1 || other < 1 || __builtin_mul_overflow(nelems - 1, stride > other ? stride : other, &bytes) ||
+	    __builtin_add_overflow(bytes, 1, &bytes) || __builtin_mul_overflow(bytes, unit, &bytes))
+		return SIZE_MAX;
+	return ((nelems - 1) * (size_t)stride + 1) * unit;
+}
+
 /* One step of a wait for another PE. *step counts from 0. */
 void wait_step(uint32_t *step);
 
@@ -134,7 +151,6 @@ struct team {
 struct ctx {
 	struct ctx *next;
 	struct team *team;
-	long options;
 };
 
 void teams_init(void);

@@ -3,13 +3,19 @@
 #include "internal.h"
 
 /* Arguments in the order of the callers' own. */
-static __attribute__((noinline)) void put_bytes(void *dest, const void *source, size_t bytes, int pe, const char *what)
+static __attribute__((noinline)) void put_bytes(void *dest, const void *source, size_t nelems, int pe, const char *what,
+						size_t unit)
 {
+	size_t bytes = span(nelems, 1, 1, unit);
+
 	memcpy(there(what, dest, bytes, pe), source, bytes);
 }
 
-static __attribute__((noinline)) void get_bytes(void *dest, const void *source, size_t bytes, int pe, const char *what)
+static __attribute__((noinline)) void get_bytes(void *dest, const void *source, size_t nelems, int pe, const char *what,
+						size_t unit)
 {
+	size_t bytes = span(nelems, 1, 1, unit);
+
 	memcpy(dest, there(what, source, bytes, pe), bytes);
 }
 
@@ -20,7 +26,7 @@ static inline __attribute__((always_inline)) void put(const char *what, void *de
 	if (__builtin_expect(8 % unit == 0 && nelems == 8 / unit, 1))
 		memcpy(there(what, dest, 8, pe), source, 8);
 	else
-		put_bytes(dest, source, nelems * unit, pe, what);
+		put_bytes(dest, source, nelems, pe, what, unit);
 }
 
 static inline __attribute__((always_inline)) void get(const char *what, void *dest, const void *source, size_t nelems, size_t unit,
@@ -29,7 +35,7 @@ static inline __attribute__((always_inline)) void get(const char *what, void *de
 	if (__builtin_expect(8 % unit == 0 && nelems == 8 / unit, 1))
 		memcpy(dest, there(what, source, 8, pe), 8);
 	else
-		get_bytes(dest, source, nelems * unit, pe, what);
+		get_bytes(dest, source, nelems, pe, what, unit);
 }
 
 static void put_signal(const char *what, void *dest, const void *source, size_t bytes, uint64_t *sig_addr,
@@ -37,7 +43,7 @@ static void put_signal(const char *what, void *dest, const void *source, size_t 
 {
 	uint64_t *word = there(what, sig_addr, sizeof(*sig_addr), pe);
 
-	put_bytes(dest, source, bytes, pe, what);
+	put_bytes(dest, source, bytes, pe, what, 1);
 	/* memcpy() may have used non-temporal stores. */
 	__builtin_ia32_sfence();
 	if (sig_op == SHMEM_SIGNAL_SET)
@@ -46,12 +52,6 @@ static void put_signal(const char *what, void *dest, const void *source, size_t 
 		__atomic_fetch_add(word, signal, __ATOMIC_RELEASE);
 	else
 		die(what, "%d is no signal operation: SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD", sig_op);
-}
-
-/* The bytes between the first and the last element, both included. */
-static size_t span(size_t nelems, ptrdiff_t stride, size_t size)
-{
-	return nelems ? ((nelems - 1) * (size_t)stride + 1) * size : 0;
 }
 
 /* name stands before "put", bits behind it; an element has unit bytes. */
@@ -69,7 +69,7 @@ static size_t span(size_t nelems, ptrdiff_t stride, size_t size)
 	API(void, ctx_##name, \
 	    (CTX T *dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)) \
 	{ \
-		put_signal(__func__, dest, source, nelems * (unit), sig_addr, signal, sig_op, PE); \
+		put_signal(__func__, dest, source, span(nelems, 1, 1, unit), sig_addr, signal, sig_op, PE); \
 	}
 #define BLOCK(WAY, name, bits, T, unit) \
 	WAY(PUT, name##put##bits, T, unit) \
@@ -83,7 +83,7 @@ static size_t span(size_t nelems, ptrdiff_t stride, size_t size)
 	API(void, ctx_##name, \
 	    (CTX T *dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe)) \
 	{ \
-		E *to = there(__func__, dest, span(nelems, dst, sizeof(E)), PE); \
+		E *to = there(__func__, dest, span(nelems, dst, sst, sizeof(E)), PE); \
 		const E *from = source; \
 		for (size_t i = 0; i < nelems; i++) \
 			to[i * (size_t)dst] = from[i * (size_t)sst]; \
@@ -92,7 +92,7 @@ static size_t span(size_t nelems, ptrdiff_t stride, size_t size)
 	API(void, ctx_##name, \
 	    (CTX T *dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe)) \
 	{ \
-		const E *from = there(__func__, source, span(nelems, sst, sizeof(E)), PE); \
+		const E *from = there(__func__, source, span(nelems, sst, dst, sizeof(E)), PE); \
 		E *to = dest; \
 		for (size_t i = 0; i < nelems; i++) \
 			to[i * (size_t)dst] = from[i * (size_t)sst]; \

@@ -36,10 +36,14 @@ struct self self;
 static struct {
 	uintptr_t start;
 	uintptr_t bytes;
+	/* While they are copied. */
+	void *copy;
 } part[NR_PARTS];
 static int nr_parts;
 /* The variables are a memfd, which a child must not share. */
 static bool image_is_shared;
+/* Guards the copies. */
+static pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool finalizes_at_exit;
 
 /* ---- Ends ------------------------------------------------------------------ */
@@ -47,10 +51,22 @@ static bool finalizes_at_exit;
 /* Functions that the program has given to atexit(3) find no job. If they or other threads need one: no further line. */
 static _Atomic bool is_leaving;
 
+/* Of the thread that runs exit handlers. They may fail, too: the first status counts. */
+static __thread int leaving;
+
+/* Other threads stop here until the exit handlers have run. */
 static __attribute__((noreturn)) void leave(int status)
 {
-	if (atomic_exchange(&is_leaving, true))
-		_exit(status);
+	if (atomic_exchange(&is_leaving, true)) {
+		if (leaving)
+			_exit(leaving - 1);
+		for (;;)
+			pause();
+	}
+	leaving = (status & 0xff) + 1;
+	/* The other PEs do not wait for the exit handlers. */
+	if (self.shared)
+		table_leave(&self.shared->table, self.me);
 	finalizes_at_exit = false;
 	self.npes = 0;
 	exit(status);
@@ -62,7 +78,7 @@ void die(const char *what, const char *format, ...)
 	va_list args;
 
 	if (is_leaving)
-		_exit(1);
+		leave(1);
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -136,6 +152,8 @@ static void on_bus(int sig)
 {
 	const struct timespec step = { .tv_nsec = 10 * 1000 * 1000 };
 
+	if (is_leaving)
+		leave(1);
 	for (int i = 0; i < 100 && self.npes; i++) {
 		int status = self.shared->exiting, pe = table_missing(&self.shared->table);
 
@@ -230,20 +248,42 @@ static bool share_image(int fd, off_t offset)
 	return true;
 }
 
-/* Makes them private again, with what they hold. */
-static void take_image_back(void)
+static void copy_image(void)
 {
 	for (int i = 0; i < nr_parts && image_is_shared; i++) {
-		void *copy = mmap(NULL, part[i].bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-		if (copy == MAP_FAILED)
-			_exit(127);
-		memcpy(copy, (void *)part[i].start, part[i].bytes);
-		if (mremap(copy, part[i].bytes, part[i].bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)part[i].start) ==
-		    MAP_FAILED)
-			_exit(127);
+		part[i].copy = mmap(NULL, part[i].bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (part[i].copy != MAP_FAILED)
+			memcpy(part[i].copy, (void *)part[i].start, part[i].bytes);
 	}
+}
+
+/* Makes them private again, with what copy_image() found in them. */
+static void take_image_back(void)
+{
+	for (int i = 0; i < nr_parts && image_is_shared; i++)
+		if (part[i].copy == MAP_FAILED ||
+		    mremap(part[i].copy, part[i].bytes, part[i].bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+			   (void *)part[i].start) == MAP_FAILED) {
+			dprintf(STDERR_FILENO, "shmem: no memory for a private copy of the program's variables (%zu bytes)\n",
+				part[i].bytes);
+			_exit(127);
+		}
 	image_is_shared = false;
+}
+
+/* The child's copy is made here: what the parent stores after fork(2) is not the child's. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&copies_lock);
+	copy_image();
+}
+
+static void after_fork(void)
+{
+	for (int i = 0; i < nr_parts && image_is_shared; i++)
+		if (part[i].copy != MAP_FAILED)
+			munmap(part[i].copy, part[i].bytes);
+	pthread_mutex_unlock(&copies_lock);
 }
 
 /* A child is no PE. */
@@ -252,6 +292,13 @@ static void in_child(void)
 	take_image_back();
 	memset(&self, 0, sizeof(self));
 	finalizes_at_exit = false;
+	pthread_mutex_unlock(&copies_lock);
+}
+
+/* Before the program's handlers: so before_fork() runs after them, and in_child() before them. */
+static __attribute__((constructor)) void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, in_child);
 }
 
 /* ---- Memory of the others --------------------------------------------------- */
@@ -300,17 +347,26 @@ static uintptr_t attach(int64_t id, uintptr_t bytes)
 	return 0;
 }
 
-static void detach_all(void)
+/* Memory of another PE. *delta is 0 for the own one, and if there is none. */
+static void let_go(uintptr_t own, uintptr_t *delta, uintptr_t bytes, bool is_window)
+{
+	void *at = (void *)(own + *delta);
+
+	if (*delta && is_window)
+		hpmmap_detach(at);
+	else if (*delta)
+		munmap(at, bytes);
+	*delta = 0;
+}
+
+static void let_all_go(bool windows)
 {
 	for (uint32_t i = 0; i < self.npes; i++) {
-		/* Of the own memory both are 0. */
-		if (self.heap_delta[i])
-			hpmmap_detach((void *)(self.heap + self.heap_delta[i]));
-		if (self.image_delta[i])
-			hpmmap_detach((void *)(self.image + self.image_delta[i]));
-		self.heap_delta[i] = 0;
-		self.image_delta[i] = 0;
+		let_go(self.heap, &self.heap_delta[i], self.heap_bytes, windows);
+		let_go(self.image, &self.image_delta[i], self.image_bytes, windows);
 	}
+	if (!windows)
+		return;
 	hpmmap_unpublish(mine()->heap_id);
 	hpmmap_unpublish(mine()->image_id);
 }
@@ -355,7 +411,7 @@ static bool use_windows(void)
 	}
 	if (all_are(well))
 		return true;
-	detach_all();
+	let_all_go(true);
 	munmap((void *)self.heap, self.heap_bytes);
 	return false;
 }
@@ -500,7 +556,6 @@ static void handle(int sig, void (*handler)(int))
 
 static void once(void)
 {
-	pthread_atfork(NULL, NULL, in_child);
 	atexit(at_exit);
 	handle(SIGTERM, on_term);
 	handle(SIGBUS, on_bus);
@@ -520,10 +575,11 @@ API(void, init, (void))
 	find_image();
 	table = table_join(&who, sizeof(struct shared), enter);
 	if (!table)
-		die("shmem_init", "PE %d of %d, job %s: %s", who.rank, who.size, who.name,
+		die("shmem_init", "PE %d of %d, /dev/shm/hpmmap-%u-%s: %s", who.rank, who.size, geteuid(), who.name,
 		    errno == ESRCH     ? "a PE has ended" :
 		    errno == ETIMEDOUT ? "a PE has not called shmem_init() within 120 seconds" :
 		    errno == EEXIST    ? "another process has this number" :
+		    errno == EACCES    ? "this table is another user's" :
 					 strerror(errno));
 	pthread_once(&first, once);
 	self.shared = (struct shared *)table;
@@ -569,15 +625,23 @@ API(void, query_thread, (int *provided))
 
 API(void, finalize, (void))
 {
+	struct table *table;
+
 	if (!self.npes)
 		return;
+	table = &self.shared->table;
 	finalizes_at_exit = false;
 	barrier_all();
-	table_leave(&self.shared->table, self.me);
-	if (self.has_windows)
-		detach_all();
+	let_all_go(self.has_windows);
 	munmap((void *)self.heap, self.heap_bytes);
+	pthread_mutex_lock(&copies_lock);
+	copy_image();
+	take_image_back();
+	pthread_mutex_unlock(&copies_lock);
 	self.npes = 0;
+	self.shared = NULL;
+	table_leave(table, self.me);
+	munmap(table, sizeof(struct shared));
 }
 
 PUBLIC void start_pes(int npes)

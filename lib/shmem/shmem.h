@@ -9,7 +9,8 @@
  *   limits    256 PEs; 64 teams at a time, 64 different active sets, among all PEs
  *   symmetric memory of the heap, and global and static variables of the program, not of shared libraries
  *   errors    a PE or an address that does not exist, a call before shmem_init() or in a child of fork(2) ends the
- *             program with one line on stderr and status 1. Heap exhausted: NULL. Other results: hpmmap_shmem(3)
+ *             program with one line on stderr and status 1. So do sizes that a size_t cannot hold and strides
+ *             below 1: the line says 18446744073709551615 bytes. Heap exhausted: NULL. Other results: hpmmap_shmem(3)
  *   order     puts, atomics and non-blocking calls are complete when they return. shmem_fence() and
  *             shmem_quiet() are processor fences
  *   threads   SHMEM_THREAD_MULTIPLE is always provided

@@ -23,14 +23,24 @@ static bool is_empty(size_t nelems, const int *status)
 	return true;
 }
 
-/* The conditions that hold now: at most most indices are stored. *all: every one holds that was asked for. */
+/* Where the next call for any condition begins, so that each gets its turn: multiples of the golden ratio. */
+static size_t turn(size_t nelems)
+{
+	static __thread uint64_t last;
+
+	last += 0x9e3779b97f4a7c15;
+	return (size_t)(((unsigned __int128)last * nelems) >> 64);
+}
+
+/* The conditions that hold now, from the first-th on: at most most indices are stored. *all: every one holds that was asked for. */
 #define LOOK(name, T) \
 	static size_t look_##name(const T *ivars, size_t nelems, const int *status, int cmp, const T *values, \
-				  bool one_value, size_t most, size_t *indices, bool *all) \
+				  bool one_value, size_t first, size_t most, size_t *indices, bool *all) \
 	{ \
 		size_t found = 0; \
 		*all = true; \
-		for (size_t i = 0; i < nelems && found < most; i++) { \
+		for (size_t n = 0; n < nelems && found < most; n++) { \
+			size_t i = n < nelems - first ? first + n : n - (nelems - first); \
 			T now; \
 			if (status && status[i]) \
 				continue; \
@@ -49,7 +59,7 @@ static bool is_empty(size_t nelems, const int *status)
 	{ \
 		bool all; \
 		check(__func__, cmp); \
-		look_##name(ivars, nelems, status, cmp, values, one_value, 1, NULL, &all); \
+		look_##name(ivars, nelems, status, cmp, values, one_value, 0, 1, NULL, &all); \
 		return all; \
 	} \
 	API(size_t, name##_test_any##vector, (T *ivars, size_t nelems, const int *status, int cmp, VALUE)) \
@@ -57,7 +67,7 @@ static bool is_empty(size_t nelems, const int *status)
 		size_t index = SIZE_MAX; \
 		bool all; \
 		check(__func__, cmp); \
-		look_##name(ivars, nelems, status, cmp, values, one_value, 1, &index, &all); \
+		look_##name(ivars, nelems, status, cmp, values, one_value, turn(nelems), 1, &index, &all); \
 		return index; \
 	} \
 	API(size_t, name##_test_some##vector, \
@@ -65,7 +75,7 @@ static bool is_empty(size_t nelems, const int *status)
 	{ \
 		bool all; \
 		check(__func__, cmp); \
-		return look_##name(ivars, nelems, status, cmp, values, one_value, SIZE_MAX, indices, &all); \
+		return look_##name(ivars, nelems, status, cmp, values, one_value, 0, SIZE_MAX, indices, &all); \
 	} \
 	API(void, name##_wait_until_all##vector, (T *ivars, size_t nelems, const int *status, int cmp, VALUE)) \
 	{ \
@@ -73,20 +83,20 @@ static bool is_empty(size_t nelems, const int *status)
 		bool all; \
 		check(__func__, cmp); \
 		for (;; wait_step(&step)) { \
-			look_##name(ivars, nelems, status, cmp, values, one_value, 1, NULL, &all); \
+			look_##name(ivars, nelems, status, cmp, values, one_value, 0, 1, NULL, &all); \
 			if (all) \
 				return; \
 		} \
 	} \
 	API(size_t, name##_wait_until_any##vector, (T *ivars, size_t nelems, const int *status, int cmp, VALUE)) \
 	{ \
-		size_t index = SIZE_MAX; \
+		size_t index = SIZE_MAX, first = turn(nelems); \
 		uint32_t step = 0; \
 		bool all; \
 		check(__func__, cmp); \
 		if (is_empty(nelems, status)) \
 			return SIZE_MAX; \
-		while (!look_##name(ivars, nelems, status, cmp, values, one_value, 1, &index, &all)) \
+		while (!look_##name(ivars, nelems, status, cmp, values, one_value, first, 1, &index, &all)) \
 			wait_step(&step); \
 		return index; \
 	} \
@@ -100,7 +110,7 @@ static bool is_empty(size_t nelems, const int *status)
 		if (is_empty(nelems, status)) \
 			return 0; \
 		for (;; wait_step(&step)) { \
-			found = look_##name(ivars, nelems, status, cmp, values, one_value, SIZE_MAX, indices, &all); \
+			found = look_##name(ivars, nelems, status, cmp, values, one_value, 0, SIZE_MAX, indices, &all); \
 			if (found) \
 				return found; \
 		} \

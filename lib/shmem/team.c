@@ -161,6 +161,7 @@ API(int, team_split_2d,
      shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config, long yaxis_mask, shmem_team_t *yaxis_team))
 {
 	struct team *parent = team_of(parent_team);
+	uint64_t *words;
 	int x, y, failed;
 
 	need_init(__func__);
@@ -170,12 +171,26 @@ API(int, team_split_2d,
 		return -1;
 	if (xrange > parent->size)
 		xrange = parent->size;
+	words = parent->slot->word;
 	x = parent->me % xrange;
 	y = parent->me - x;
 	failed = split(parent, y, 1, xrange < parent->size - y ? xrange : parent->size - y, xaxis_config, xaxis_mask,
 		       xaxis_team);
 	failed |= split(parent, x, xrange, (parent->size - x + xrange - 1) / xrange, yaxis_config, yaxis_mask,
 			yaxis_team);
+	/* All PEs have both teams, or none has any. */
+	words[parent->me] = (uint64_t)failed;
+	team_barrier(parent);
+	for (int i = 0; i < parent->size; i++)
+		failed |= (int)words[i];
+	/* Before the words are another split's. */
+	team_barrier(parent);
+	if (failed) {
+		pshmem_team_destroy(*xaxis_team);
+		pshmem_team_destroy(*yaxis_team);
+		*xaxis_team = SHMEM_TEAM_INVALID;
+		*yaxis_team = SHMEM_TEAM_INVALID;
+	}
 	return failed;
 }
 
@@ -241,6 +256,7 @@ API(int, team_create_ctx, (shmem_team_t handle, long options, shmem_ctx_t *ctx))
 	struct team *team = team_of(handle);
 	struct ctx *new;
 
+	(void)options;
 	need_init(__func__);
 	*ctx = SHMEM_CTX_INVALID;
 	if (!team)
@@ -249,7 +265,6 @@ API(int, team_create_ctx, (shmem_team_t handle, long options, shmem_ctx_t *ctx))
 	if (!new)
 		return -1;
 	new->team = team;
-	new->options = options;
 	pthread_mutex_lock(&lock);
 	new->next = team->contexts;
 	team->contexts = new;

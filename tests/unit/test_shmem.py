@@ -3,6 +3,7 @@
 The scenario shmem runs the same programs over windows.
 """
 
+import fcntl
 import itertools
 import os
 import re
@@ -19,6 +20,7 @@ LIBRARY = ROOT / "build/lib/libhpmmap_shmem.so"
 PROGRAMS = ROOT / "build/tests-vm/shmem"
 LAUNCHERS = ("OMPI_", "PMI", "MPI_", "SLURM_", "SHMEM_", "SMA_")
 JOBS = itertools.count()
+WRAPPED = rf"{2**64 - 1} bytes at 0x\w+ are not symmetric: not in the heap .*"
 needs_fortran = pytest.mark.skipif(not shutil.which("gfortran"), reason="gfortran is not installed")
 
 pytestmark = pytest.mark.skipif(not shutil.which("make") or not shutil.which("gcc"), reason="no compiler")
@@ -38,9 +40,13 @@ def clean_env(**more):
     return env | {name: str(value) for name, value in more.items()}
 
 
-def start(size, *command, world=None, ranks=None, **env):
+def new_job():
+    return f"test.{os.getpid()}.{next(JOBS)}"
+
+
+def start(size, *command, world=None, ranks=None, job=None, **env):
     """Start the PEs of a job as Open MPI's mpirun does."""
-    job = f"test.{os.getpid()}.{next(JOBS)}"
+    job = job or new_job()
     common = {"PMIX_NAMESPACE": job, "OMPI_COMM_WORLD_LOCAL_SIZE": size, "OMPI_COMM_WORLD_SIZE": world or size}
     return [
         subprocess.Popen(
@@ -130,6 +136,10 @@ def test_a_job_of_several_hosts_is_refused():
         ("negative-pe", "shmem_long_g: PE 1: there is no PE -1: there are PEs 0 to 3"),
         ("address", r"shmem_long_p: PE 1: 8 bytes at 0x\w+ are not symmetric: not in the heap .*"),
         ("beyond", r"shmem_putmem: PE 1: 67108865 bytes at 0x\w+ are not symmetric: not in the heap .*"),
+        ("wraps", rf"shmem_long_put: PE 1: {WRAPPED}"),
+        ("stride", rf"shmem_long_iput: PE 1: {WRAPPED}"),
+        ("stride-wraps", rf"shmem_long_iget: PE 1: {WRAPPED}"),
+        ("reduce-wraps", rf"shmem_long_sum_reduce: PE 1: {WRAPPED}"),
         ("free", r"shmem_free: PE 1: 0x\w+ was not allocated in the symmetric heap, or was freed"),
         ("context", "shmem_ctx_long_p: PE 1: the context is SHMEM_CTX_INVALID"),
         ("set", "shmem_barrier: PE 1: active set of 5 PEs from 0 on, log of the stride 0: there are PEs 0 to 3"),
@@ -157,6 +167,55 @@ def test_no_pe_waits_for_one_that_has_ended(case, status):
 @pytest.mark.parametrize("status", [0, 7])
 def test_global_exit_ends_all_with_its_status(status):
     assert outcome(4, PROGRAMS / "ends", "global-exit", status) == ([status] * 4, "", "")
+
+
+def test_exit_handlers_run_while_other_threads_go_on():
+    assert outcome(3, PROGRAMS / "ends", "threads") == ([7] * 3, "flushed at exit\n", "")
+
+
+def test_no_pe_waits_for_exit_handlers_of_another():
+    status, out, err = outcome(3, PROGRAMS / "ends", "slow-exit")
+    assert (status, out) == ([1] * 3, "PE 0 has ended\n")
+    assert "there is no PE 3" in err
+
+
+def test_finalize_gives_all_memory_back():
+    assert outcome(3, PROGRAMS / "ends", "finalize") == ([0] * 3, "1\n2\n3\n", "")
+
+
+def table_of(job):
+    return Path(f"/dev/shm/hpmmap-{os.geteuid()}-shmem.ompi.{job}.0")
+
+
+def test_a_table_of_another_size_is_a_leftover():
+    job = new_job()
+    table_of(job).write_bytes(b"0123456789")
+    assert outcome(2, PROGRAMS / "ends", "finalize", job=job) == ([0] * 2, "1\n2\n", "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of other users")
+def test_a_table_that_another_user_has_locked_is_refused():
+    job = new_job()
+    with table_of(job).open("w") as table:
+        try:
+            os.fchown(table.fileno(), 65534, -1)
+            fcntl.flock(table, fcntl.LOCK_EX)
+            status, _, err = outcome(1, PROGRAMS / "ends", "finalize", job=job)
+        finally:
+            table_of(job).unlink()
+    assert status == [1]
+    assert err == f"shmem_init: PE 0 of 1, {table_of(job)}: this table is another user's\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_full_file_system_of_tables_is_an_error():
+    mount = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && "$@"; status=$?; ls /dev/shm; exit $status'
+    command = ["unshare", "--mount", "sh", "-c", mount, "sh", PROGRAMS / "ends", "finalize"]
+    ran = subprocess.run(command, env=clean_env(), capture_output=True, text=True, check=False)
+    if "mount: " in ran.stderr or "unshare: " in ran.stderr:
+        pytest.skip("mounts are not allowed here")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert re.fullmatch(r"shmem_init: PE 0 of 1, /dev/shm/hpmmap-0-shmem\S+: No space left on device\n", ran.stderr)
 
 
 def test_a_child_is_no_pe_and_has_its_own_variables():

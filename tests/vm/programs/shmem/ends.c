@@ -3,6 +3,7 @@
  * How OpenSHMEM programs end: ends CASE. PE 1 does what is wrong, while the others wait for it in one way or
  * another, or compute.
  */
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,6 +50,14 @@ static void wrong_call(const char *what)
 		shmem_long_p(&local, 1, 0);
 	else if (!strcmp(what, "beyond"))
 		shmem_putmem(heap, heap, ((size_t)64 << 20) + 1, 0);
+	else if (!strcmp(what, "wraps"))
+		shmem_long_put(heap, heap, ((size_t)1 << 61) + 2, 0);
+	else if (!strcmp(what, "stride"))
+		shmem_long_iput(heap + 1, heap, -1, 1, 2, 0);
+	else if (!strcmp(what, "stride-wraps"))
+		shmem_long_iget(heap, heap, 1, (ptrdiff_t)1 << 61, 9, 0);
+	else if (!strcmp(what, "reduce-wraps"))
+		shmem_long_sum_reduce(SHMEM_TEAM_WORLD, heap, heap, ((size_t)1 << 61) + 2);
 	else if (!strcmp(what, "free"))
 		shfree(heap + 1);
 	else if (!strcmp(what, "context"))
@@ -65,6 +74,63 @@ static void wrong_call(const char *what)
 	exit(4);
 }
 
+static void slowly(void)
+{
+	usleep(50000);
+}
+
+static long pids[256];
+
+/* PE 0 ends while the exit handlers of PE 1 run. */
+static void wait_for_the_end_of_others(void)
+{
+	for (int i = 0; me == 1 && i < 600 && kill((pid_t)pids[0], 0) == 0; i++)
+		usleep(100000);
+	if (me == 1)
+		puts(kill((pid_t)pids[0], 0) == 0 ? "PE 0 waits" : "PE 0 has ended");
+}
+
+static void *put_for_ever(void *unused)
+{
+	(void)unused;
+	for (;;)
+		shmem_long_p(&variable, 1, 0);
+	return NULL;
+}
+
+/* Exit handlers take some time, while another thread goes on. */
+static void global_exit_of_threads(int status)
+{
+	pthread_t thread;
+
+	shmem_barrier_all();
+	if (me == 1) {
+		atexit(slowly);
+		pthread_create(&thread, NULL, put_for_ever, NULL);
+		usleep(100000);
+		printf("flushed at exit\n");
+		shmem_global_exit(status);
+	}
+	shmem_barrier_all();
+}
+
+/* Neither memory of other PEs nor the table stays, and variables keep their values. */
+static void finalizes(void)
+{
+	char line[512];
+	FILE *maps;
+
+	variable = me + 1;
+	shmem_barrier_all();
+	shmem_finalize();
+	maps = fopen("/proc/self/maps", "r");
+	while (fgets(line, sizeof(line), maps))
+		if (strstr(line, "memfd:hpmmap_shmem") || strstr(line, "/dev/shm/"))
+			printf("PE %d: %s", me, line);
+	printf("%ld\n", variable);
+	exit(0);
+}
+
 static void global_exit(int status)
 {
 	shmem_barrier_all();
@@ -77,7 +143,7 @@ static void global_exit(int status)
 		usleep(1000);
 }
 
-/* A child has its own variables, and is no PE. */
+/* A child has its own variables, those of the time of fork(2), and is no PE. */
 static void forks(void)
 {
 	long before = me + 1;
@@ -88,17 +154,20 @@ static void forks(void)
 	shmem_barrier_all();
 	child = fork();
 	if (child == 0) {
+		if (variable != before)
+			_exit(7);
 		variable = 99;
 		if (shmem_n_pes() != 0)
 			_exit(5);
 		shmem_long_p(&variable, 1, 0);
 		_exit(6);
 	}
+	variable = before + 1000;
 	waitpid(child, &status, 0);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%d", status);
-	CHECK(variable == before);
+	CHECK(variable == before + 1000);
 	shmem_barrier_all();
-	CHECK(shmem_long_g(&variable, (me + 1) % npes) == (me + 1) % npes + 1);
+	CHECK(shmem_long_g(&variable, (me + 1) % npes) == (me + 1) % npes + 1001);
 	exit(end());
 }
 
@@ -118,11 +187,26 @@ int main(int argc, char **argv)
 	/* What runs at exit does not wait for the others. */
 	if (strcmp(what, "fork") && strcmp(what, "exits"))
 		atexit(shmem_finalize);
+	/* The parent's next stores come before the child's first ones. */
+	if (!strcmp(what, "fork"))
+		pthread_atfork(NULL, NULL, slowly);
 	begin();
 	if (!strcmp(what, "global-exit"))
 		global_exit(argc > 2 ? atoi(argv[2]) : 0);
+	if (!strcmp(what, "threads"))
+		global_exit_of_threads(7);
 	if (!strcmp(what, "fork"))
 		forks();
+	if (!strcmp(what, "finalize"))
+		finalizes();
+	if (!strcmp(what, "slow-exit")) {
+		shmem_long_p(&pids[me], getpid(), 1);
+		atexit(wait_for_the_end_of_others);
+		shmem_barrier_all();
+		if (me == 1)
+			shmem_long_p(&variable, 1, npes);
+		shmem_barrier_all();
+	}
 	if (!strcmp(what, "sizes"))
 		shmem_malloc(me == 1 ? 100 : 200);
 	wrong_call(what);

@@ -155,7 +155,8 @@ static shmem_ctx_t ctx;
 		CHECK(n == 2 && found[0] == 3 && found[1] == 5, "%zu", n); \
 		n = shmem_##name##_test_some_vector(many, 8, found, NULL, SHMEM_CMP_EQ, values); \
 		CHECK(n == 2 && found[0] == 3 && found[1] == 5, "%zu", n); \
-		CHECK(shmem_##name##_wait_until_any_vector(many, 8, NULL, SHMEM_CMP_EQ, values) == 3); \
+		n = shmem_##name##_wait_until_any_vector(many, 8, NULL, SHMEM_CMP_EQ, values); \
+		CHECK(n == 3 || n == 5); \
 		CHECK(shmem_##name##_wait_until_some_vector(many, 8, found, status, SHMEM_CMP_EQ, values) == 1); \
 		shmem_barrier_all(); \
 		for (int i = 0; i < 8; i++) \
@@ -324,6 +325,45 @@ static void many_teams(void)
 	shmem_barrier_all();
 }
 
+/* So are halves of a split: no PE has a team if one has none. */
+static void many_grids(void)
+{
+	shmem_team_t x[40], y[40];
+	static long all[256];
+	int n = 0, failed = 0;
+
+	while (n < 40 && !failed) {
+		failed = shmem_team_split_2d(SHMEM_TEAM_WORLD, 3, NULL, 0, &x[n], NULL, 0, &y[n]);
+		n += !failed;
+	}
+	CHECK(failed && x[n] == SHMEM_TEAM_INVALID && y[n] == SHMEM_TEAM_INVALID, "%d", n);
+	for (int i = 0; i < npes; i++)
+		shmem_long_p(&all[me], n, i);
+	shmem_barrier_all();
+	for (int i = 0; i < npes; i++)
+		CHECK(all[i] == n && n == 64 / ((npes + 2) / 3 + (npes < 3 ? npes : 3)), "%d: %ld, %d", i, all[i], n);
+	while (n--) {
+		shmem_team_destroy(x[n]);
+		shmem_team_destroy(y[n]);
+	}
+	shmem_barrier_all();
+}
+
+/* Each of them gets its turn, also if two places take turns to ask. */
+static void any_has_its_turn(void)
+{
+	long ones[3] = { 1, 1, 1 }, found[4][3] = { 0 };
+
+	for (int i = 0; i < 64; i++) {
+		found[0][shmem_long_wait_until_any(ones, 3, NULL, SHMEM_CMP_EQ, 1)]++;
+		found[1][shmem_long_test_any(ones, 3, NULL, SHMEM_CMP_EQ, 1)]++;
+		found[2][shmem_long_wait_until_any_vector(ones, 3, NULL, SHMEM_CMP_EQ, ones)]++;
+		found[3][shmem_long_test_any_vector(ones, 3, NULL, SHMEM_CMP_EQ, ones)]++;
+	}
+	for (int i = 0; i < 12; i++)
+		CHECK(found[i / 3][i % 3] > 10, "%d: %ld", i, found[i / 3][i % 3]);
+}
+
 static long counters[4];
 
 static void *count(void *number)
@@ -377,6 +417,8 @@ int main(void)
 	order();
 	teams();
 	many_teams();
+	many_grids();
+	any_has_its_turn();
 	threads();
 	return end();
 }
