@@ -145,6 +145,7 @@ static struct group *local_make(MPI_Comm local)
 
 	group = calloc(1, sizeof(*group));
 	if (group) {
+		group->local = local;
 		PMPI_Comm_rank(local, &group->rank);
 		PMPI_Comm_size(local, &group->size);
 		group->own = aligned_alloc(4096, (sizeof(*group->own) + 4095) & ~(size_t)4095);
@@ -256,9 +257,9 @@ static struct group *group_make(MPI_Comm comm)
 		}
 	} else {
 		group_free(group);
+		PMPI_Comm_free(&local);
 		group = &none;
 	}
-	PMPI_Comm_free(&local);
 	return group;
 }
 
@@ -332,6 +333,7 @@ void group_drop(MPI_Comm comm)
 	/* Other ranks may still look whether this rank has reached the last barrier. */
 	PMPI_Barrier(comm);
 	PMPI_Comm_delete_attr(comm, keyval);
+	PMPI_Comm_free(&group->local);
 	group_free(group);
 }
 
@@ -342,7 +344,7 @@ static bool has_come(_Atomic uint32_t *counter, uint32_t wanted)
 	return (int32_t)(atomic_load_explicit(counter, memory_order_acquire) - wanted) >= 0;
 }
 
-static void wait_for(_Atomic uint32_t *counter, uint32_t wanted)
+static void wait_for(const struct group *group, _Atomic uint32_t *counter, uint32_t wanted)
 {
 	int flag;
 
@@ -353,7 +355,7 @@ static void wait_for(_Atomic uint32_t *counter, uint32_t wanted)
 	}
 	for (unsigned int i = 1; !has_come(counter, wanted); i++) {
 		if (i % PROGRESS == 0)
-			PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+			PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, group->local, &flag, MPI_STATUS_IGNORE);
 		sched_yield();
 	}
 }
@@ -368,7 +370,7 @@ void arrive(struct group *group)
 		return;
 	}
 	for (int i = 1; i < group->size; i++)
-		wait_for(&group->control[i]->arrived, wanted);
+		wait_for(group, &group->control[i]->arrived, wanted);
 }
 
 void depart(struct group *group)
@@ -376,7 +378,7 @@ void depart(struct group *group)
 	if (group->rank == 0)
 		atomic_store(&group->own->released, group->barriers);
 	else
-		wait_for(&group->control[0]->released, group->barriers);
+		wait_for(group, &group->control[0]->released, group->barriers);
 }
 
 bool begin(struct group *group, const struct part *part)

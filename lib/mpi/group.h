@@ -69,6 +69,8 @@ struct group {
 	int size;
 	uint32_t barriers;
 	uint32_t collectives;
+	/* These ranks. No message is ever pending on it: a probe finds none, and makes the library progress. */
+	MPI_Comm local;
 	/* NULL if there are no others. */
 	struct hosts *hosts;
 	/* Their ranks in the communicator. */
