@@ -246,6 +246,7 @@ int hosts_allgather(struct group *group, const void *send, int send_count, MPI_D
 	struct pieces pieces = pieces_of(hosts, bytes);
 	bool in_place = send == MPI_IN_PLACE;
 	char *all = NULL, *dest;
+	bool direct;
 	int err;
 
 	if (!is_long(bytes, send, send_count, send_type))
@@ -256,11 +257,12 @@ int hosts_allgather(struct group *group, const void *send, int send_count, MPI_D
 		if (!all)
 			return failed(comm, MPI_ERR_NO_MEM);
 	}
+	direct = all && all == recv;
 	publish(group, NULL, all);
 	dest = at(group, 0, part_of(group, 0)->recv);
 	if (!in_place) {
 		pack(dest + bytes * (size_t)hosts->place[hosts->rank], send, 1, send_count, send_type, bytes);
-	} else if (all != recv) {
+	} else if (!direct) {
 		MPI_Aint low, extent;
 
 		PMPI_Type_get_extent(recv_type, &low, &extent);
@@ -273,7 +275,7 @@ int hosts_allgather(struct group *group, const void *send, int send_count, MPI_D
 						    MPI_BYTE, hosts->leaders);
 	depart(group);
 	err = group->control[0]->error;
-	for (int i = 0; i < hosts->size && all != recv; i++)
+	for (int i = 0; i < hosts->size && !direct; i++)
 		if (i != hosts->rank || !in_place)
 			unpack(recv, i, recv_count, recv_type, dest + bytes * (size_t)hosts->place[i], bytes);
 	barrier(group);
@@ -292,6 +294,7 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 	size_t total = bytes * (size_t)ranks;
 	struct pieces pieces = pieces_of(hosts, bytes);
 	char *all = NULL, *from, *dest;
+	bool direct;
 	int err = MPI_SUCCESS;
 
 	if (!is_long(bytes, send, send_count, send_type))
@@ -301,6 +304,7 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 		if (!all)
 			return failed(comm, MPI_ERR_NO_MEM);
 	}
+	direct = all && all == recv;
 	publish(group, NULL, all);
 	from = at(group, 0, part_of(group, 0)->recv);
 	dest = from + bytes * (size_t)(hosts->place[hosts->rank] - base);
@@ -314,7 +318,7 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 			   : PMPI_Gatherv(all, (int)total, MPI_BYTE, NULL, NULL, NULL, MPI_BYTE, hosts->host[root], hosts->leaders);
 	if (is_away)
 		err = told(group, err);
-	for (int i = 0; is_root && i < hosts->size && all != recv; i++)
+	for (int i = 0; is_root && i < hosts->size && !direct; i++)
 		if (i != root || send != MPI_IN_PLACE)
 			unpack(recv, i, recv_count, recv_type, from + bytes * (size_t)hosts->place[i], bytes);
 	if (is_away)
