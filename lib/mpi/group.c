@@ -426,7 +426,7 @@ void copy(void *to, const void *from, size_t bytes)
 
 bool is_plain(MPI_Datatype type)
 {
-	int integers, addresses, types, combiner, size;
+	int integers, addresses, types, combiner;
 	MPI_Aint low, extent;
 
 	if (type == MPI_DATATYPE_NULL)
@@ -435,15 +435,14 @@ bool is_plain(MPI_Datatype type)
 	if (combiner != MPI_COMBINER_NAMED)
 		return false;
 	PMPI_Type_get_extent(type, &low, &extent);
-	PMPI_Type_size(type, &size);
-	return low == 0 && extent == size;
+	return low == 0 && (size_t)extent == size_of(type);
 }
 
 size_t size_of(MPI_Datatype type)
 {
-	int size = 0;
+	MPI_Count size = 0;
 
 	if (type != MPI_DATATYPE_NULL)
-		PMPI_Type_size(type, &size);
+		PMPI_Type_size_x(type, &size);
 	return size < 0 ? 0 : (size_t)size;
 }
