@@ -69,7 +69,10 @@ struct group {
 	int size;
 	uint32_t barriers;
 	uint32_t collectives;
-	/* These ranks. No message is ever pending on it: a probe finds none, and makes the library progress. */
+	/*
+	 * These ranks. It returns errors. Ranks send to themselves alone on it, and receive at once: a probe
+	 * finds no message, so it makes the library progress.
+	 */
 	MPI_Comm local;
 	/* NULL if there are no others. */
 	struct hosts *hosts;
