@@ -5,9 +5,11 @@
  * A waiting rank lets the MPI library make progress, since other ranks may wait for its messages.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -105,17 +107,39 @@ static void group_free(struct group *group)
 	free(group);
 }
 
-static void replace(size_t *bytes, const char *with)
+/* A barrier has no data. */
+static void replace(size_t *bytes, size_t with)
 {
-	for (int kind = 0; with && kind < NR_KINDS; kind++)
-		bytes[kind] = strtoull(with, NULL, 0);
+	for (int kind = BCAST; kind < NR_KINDS; kind++)
+		bytes[kind] = with;
+}
+
+/* Is a variable of the environment set to a number? */
+static bool number_of(const char *name, size_t *number)
+{
+	const char *text = getenv(name);
+	char *end;
+
+	if (!text)
+		return false;
+	errno = 0;
+	*number = strtoull(text, &end, 0);
+	if (*text >= '0' && *text <= '9' && !*end && !errno)
+		return true;
+	fprintf(stderr, "libhpmmap_mpi: %s is not a number of bytes and is ignored: %s\n", name, text);
+	return false;
 }
 
 static void start(void)
 {
-	replace(min_bytes, getenv("HPMMAP_MPI_MIN_BYTES"));
-	replace(hosts_min_bytes, getenv("HPMMAP_MPI_MIN_BYTES"));
-	replace(hosts_min_bytes, getenv("HPMMAP_MPI_HOSTS_MIN_BYTES"));
+	size_t bytes;
+
+	if (number_of("HPMMAP_MPI_MIN_BYTES", &bytes)) {
+		replace(min_bytes, bytes);
+		replace(hosts_min_bytes, bytes);
+	}
+	if (number_of("HPMMAP_MPI_HOSTS_MIN_BYTES", &bytes))
+		replace(hosts_min_bytes, bytes);
 	PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyval, NULL);
 }
 
@@ -145,6 +169,7 @@ static struct group *local_make(MPI_Comm local)
 
 	group = calloc(1, sizeof(*group));
 	if (group) {
+		group->local = local;
 		PMPI_Comm_rank(local, &group->rank);
 		PMPI_Comm_size(local, &group->size);
 		group->own = aligned_alloc(4096, (sizeof(*group->own) + 4095) & ~(size_t)4095);
@@ -158,9 +183,9 @@ static struct group *local_make(MPI_Comm local)
 		hello.space = own_space;
 		pthread_mutex_unlock(&setup_lock);
 	}
-	PMPI_Allgather(&hello, sizeof(hello), MPI_BYTE, hellos, sizeof(hello), MPI_BYTE, local);
+	ok = PMPI_Allgather(&hello, sizeof(hello), MPI_BYTE, hellos, sizeof(hello), MPI_BYTE, local) == MPI_SUCCESS;
 	pthread_mutex_lock(&setup_lock);
-	ok = hello.ok && attach_all(group, hellos);
+	ok = ok && hello.ok && attach_all(group, hellos);
 	pthread_mutex_unlock(&setup_lock);
 	if (ok)
 		return group;
@@ -189,23 +214,26 @@ static struct hosts *hosts_alloc(MPI_Comm comm, int size)
 	return hosts;
 }
 
-/* Finds out where all ranks are. */
-static void hosts_fill(struct group *group, MPI_Comm comm, MPI_Comm local)
+/* Finds out where all ranks are; false if the MPI library has failed. */
+static bool hosts_fill(struct group *group, MPI_Comm comm)
 {
 	struct hosts *hosts = group->hosts;
-	int rank, of_host[2] = { 0, 0 };
+	int of_host[2] = { 0, 0 };
+	bool ok;
 
-	PMPI_Comm_rank(local, &rank);
-	PMPI_Comm_split(comm, rank == 0 ? 0 : MPI_UNDEFINED, hosts->rank, &hosts->leaders);
-	if (rank == 0) {
+	/* All ranks make all calls, so that none waits for one that has failed. */
+	ok = PMPI_Comm_split(comm, group->rank == 0 ? 0 : MPI_UNDEFINED, hosts->rank, &hosts->leaders) == MPI_SUCCESS;
+	if (ok && group->rank == 0) {
 		PMPI_Comm_set_errhandler(hosts->leaders, MPI_ERRORS_RETURN);
 		PMPI_Comm_rank(hosts->leaders, &of_host[0]);
 		PMPI_Comm_size(hosts->leaders, &of_host[1]);
 	}
-	PMPI_Bcast(of_host, 2, MPI_INT, 0, local);
+	ok = PMPI_Bcast(of_host, 2, MPI_INT, 0, group->local) == MPI_SUCCESS && ok;
 	hosts->own = of_host[0];
 	hosts->nr = of_host[1];
-	PMPI_Allgather(&hosts->own, 1, MPI_INT, hosts->host, 1, MPI_INT, comm);
+	ok = PMPI_Allgather(&hosts->own, 1, MPI_INT, hosts->host, 1, MPI_INT, comm) == MPI_SUCCESS && ok;
+	if (!ok || hosts->nr == 0)
+		return false;
 	hosts->in_order = true;
 	for (int host = 0, place = 0; host < hosts->nr; host++) {
 		hosts->first[host] = place;
@@ -219,47 +247,64 @@ static void hosts_fill(struct group *group, MPI_Comm comm, MPI_Comm local)
 		if (hosts->host[i] == hosts->own)
 			group->ranks[hosts->place[i] - hosts->first[hosts->own]] = i;
 	}
+	return true;
+}
+
+/* Returns a group or NULL; all ranks get the same answer. comm returns errors. */
+static struct group *group_try(MPI_Comm comm, int size)
+{
+	/* The smallest of all ranks: is all well; the ranks on the host, negative. */
+	int here = 0, mine[2], least[2] = { 0, 0 };
+	struct group *group = NULL;
+	MPI_Comm local;
+	bool ok;
+
+	if (PMPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) != MPI_SUCCESS)
+		local = MPI_COMM_NULL;
+	if (local != MPI_COMM_NULL) {
+		PMPI_Comm_set_errhandler(local, MPI_ERRORS_RETURN);
+		PMPI_Comm_size(local, &here);
+		if (here <= MOST_RANKS)
+			group = local_make(local);
+	}
+	if (group && here < size)
+		group->hosts = hosts_alloc(comm, size);
+	mine[0] = group && (here == size || group->hosts);
+	mine[1] = -here;
+	ok = PMPI_Allreduce(mine, least, 2, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS;
+	/* A rank alone on its host has nothing to share. */
+	ok = ok && least[0] && least[1] < -1;
+	if (ok && group->hosts) {
+		group->hosts->most = -least[1];
+		mine[0] = hosts_fill(group, comm);
+		ok = PMPI_Allreduce(mine, least, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && least[0];
+	}
+	if (ok)
+		return group;
+	group_free(group);
+	if (local != MPI_COMM_NULL)
+		PMPI_Comm_free(&local);
+	return NULL;
 }
 
 /* Returns a group, or none; all ranks get the same answer. */
 static struct group *group_make(MPI_Comm comm)
 {
-	/* The smallest of all ranks: is all well; the ranks on the host, negative. */
-	int inter, size, here, mine[2], least[2];
-	struct group *group = NULL;
-	MPI_Comm local;
+	struct group *group;
+	MPI_Errhandler handler;
+	int inter, size;
 
 	PMPI_Comm_test_inter(comm, &inter);
 	PMPI_Comm_size(comm, &size);
 	if (inter || size < 2)
 		return &none;
-	if (PMPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) != MPI_SUCCESS)
-		return &none;
-	PMPI_Comm_size(local, &here);
-	if (here <= MOST_RANKS)
-		group = local_make(local);
-	if (group && here < size) {
-		group->hosts = hosts_alloc(comm, size);
-		if (!group->hosts) {
-			group_free(group);
-			group = NULL;
-		}
-	}
-	mine[0] = group != NULL;
-	mine[1] = -here;
-	PMPI_Allreduce(mine, least, 2, MPI_INT, MPI_MIN, comm);
-	/* A rank alone on its host has nothing to share. */
-	if (least[0] && least[1] < -1) {
-		if (group->hosts) {
-			group->hosts->most = -least[1];
-			hosts_fill(group, comm, local);
-		}
-	} else {
-		group_free(group);
-		group = &none;
-	}
-	PMPI_Comm_free(&local);
-	return group;
+	/* If the MPI library fails here, the collective itself is left to it. */
+	PMPI_Comm_get_errhandler(comm, &handler);
+	PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	group = group_try(comm, size);
+	PMPI_Comm_set_errhandler(comm, handler);
+	PMPI_Errhandler_free(&handler);
+	return group ? group : &none;
 }
 
 static struct group *group_of(MPI_Comm comm)
@@ -332,6 +377,7 @@ void group_drop(MPI_Comm comm)
 	/* Other ranks may still look whether this rank has reached the last barrier. */
 	PMPI_Barrier(comm);
 	PMPI_Comm_delete_attr(comm, keyval);
+	PMPI_Comm_free(&group->local);
 	group_free(group);
 }
 
@@ -342,7 +388,7 @@ static bool has_come(_Atomic uint32_t *counter, uint32_t wanted)
 	return (int32_t)(atomic_load_explicit(counter, memory_order_acquire) - wanted) >= 0;
 }
 
-static void wait_for(_Atomic uint32_t *counter, uint32_t wanted)
+static void wait_for(const struct group *group, _Atomic uint32_t *counter, uint32_t wanted)
 {
 	int flag;
 
@@ -353,7 +399,7 @@ static void wait_for(_Atomic uint32_t *counter, uint32_t wanted)
 	}
 	for (unsigned int i = 1; !has_come(counter, wanted); i++) {
 		if (i % PROGRESS == 0)
-			PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+			PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, group->local, &flag, MPI_STATUS_IGNORE);
 		sched_yield();
 	}
 }
@@ -368,7 +414,7 @@ void arrive(struct group *group)
 		return;
 	}
 	for (int i = 1; i < group->size; i++)
-		wait_for(&group->control[i]->arrived, wanted);
+		wait_for(group, &group->control[i]->arrived, wanted);
 }
 
 void depart(struct group *group)
@@ -376,7 +422,7 @@ void depart(struct group *group)
 	if (group->rank == 0)
 		atomic_store(&group->own->released, group->barriers);
 	else
-		wait_for(&group->control[0]->released, group->barriers);
+		wait_for(group, &group->control[0]->released, group->barriers);
 }
 
 bool begin(struct group *group, const struct part *part)
@@ -424,7 +470,7 @@ void copy(void *to, const void *from, size_t bytes)
 
 bool is_plain(MPI_Datatype type)
 {
-	int integers, addresses, types, combiner, size;
+	int integers, addresses, types, combiner;
 	MPI_Aint low, extent;
 
 	if (type == MPI_DATATYPE_NULL)
@@ -433,15 +479,14 @@ bool is_plain(MPI_Datatype type)
 	if (combiner != MPI_COMBINER_NAMED)
 		return false;
 	PMPI_Type_get_extent(type, &low, &extent);
-	PMPI_Type_size(type, &size);
-	return low == 0 && extent == size;
+	return low == 0 && (size_t)extent == size_of(type);
 }
 
 size_t size_of(MPI_Datatype type)
 {
-	int size = 0;
+	MPI_Count size = 0;
 
 	if (type != MPI_DATATYPE_NULL)
-		PMPI_Type_size(type, &size);
+		PMPI_Type_size_x(type, &size);
 	return size < 0 ? 0 : (size_t)size;
 }

@@ -69,6 +69,11 @@ struct group {
 	int size;
 	uint32_t barriers;
 	uint32_t collectives;
+	/*
+	 * These ranks. It returns errors. Ranks send to themselves alone on it, and receive at once: a probe
+	 * finds no message, so it makes the library progress.
+	 */
+	MPI_Comm local;
 	/* NULL if there are no others. */
 	struct hosts *hosts;
 	/* Their ranks in the communicator. */

@@ -82,36 +82,48 @@ static bool is_visible(const void *buffer, size_t bytes, MPI_Datatype type)
 	return is_plain(type) && in_zone(buffer, bytes);
 }
 
-/* Packs blocks of count elements each; bytes is the size of a block. */
-static void pack(void *to, const void *from, int blocks, int count, MPI_Datatype type, size_t bytes)
+/* Converts data between two types. MPI_Pack would take no MPI_BOTTOM in MPICH, and its errors end the program. */
+static int convert(const struct group *group, const void *from, int from_count, MPI_Datatype from_type, void *to,
+		   int to_count, MPI_Datatype to_type)
 {
+	return PMPI_Sendrecv(from, from_count, from_type, group->rank, 0, to, to_count, to_type, group->rank, 0, group->local,
+			     MPI_STATUS_IGNORE);
+}
+
+/* Packs blocks of count elements each; bytes is the size of a block. */
+static int pack(const struct group *group, void *to, const void *from, int blocks, int count, MPI_Datatype type, size_t bytes)
+{
+	int err = MPI_SUCCESS;
 	MPI_Aint low, extent;
-	int at_byte;
 
 	if (is_plain(type)) {
 		copy(to, from, bytes * (size_t)blocks);
-		return;
+		return err;
 	}
 	PMPI_Type_get_extent(type, &low, &extent);
-	for (int i = 0; i < blocks; i++) {
-		at_byte = 0;
-		PMPI_Pack((const char *)from + extent * count * i, count, type, (char *)to + bytes * (size_t)i, (int)bytes, &at_byte,
-			  MPI_COMM_SELF);
-	}
+	for (int i = 0; i < blocks && err == MPI_SUCCESS; i++)
+		err = convert(group, (const char *)from + extent * count * i, count, type, (char *)to + bytes * (size_t)i, (int)bytes,
+			      MPI_PACKED);
+	return err;
 }
 
 /* Writes one block of a buffer. */
-static void unpack(void *to, int block, int count, MPI_Datatype type, const void *from, size_t bytes)
+static int unpack(const struct group *group, void *to, int block, int count, MPI_Datatype type, const void *from, size_t bytes)
 {
 	MPI_Aint low, extent;
-	int at_byte = 0;
 
 	if (is_plain(type)) {
 		copy((char *)to + bytes * (size_t)block, from, bytes);
-		return;
+		return MPI_SUCCESS;
 	}
 	PMPI_Type_get_extent(type, &low, &extent);
-	PMPI_Unpack(from, (int)bytes, &at_byte, (char *)to + extent * count * block, count, type, MPI_COMM_SELF);
+	return convert(group, from, (int)bytes, MPI_PACKED, (char *)to + extent * count * block, count, type);
+}
+
+/* The first error of two. */
+static int first_of(int err, int next)
+{
+	return err == MPI_SUCCESS ? next : err;
 }
 
 static void publish(struct group *group, const void *send, void *recv)
@@ -159,13 +171,13 @@ int hosts_bcast(struct group *group, void *buffer, int count, MPI_Datatype type,
 	struct hosts *hosts = group->hosts;
 	size_t bytes = (size_t)count * size_of(type);
 	bool here = hosts->host[root] == hosts->own;
-	int source = here ? local_rank(hosts, root) : 0, err = MPI_SUCCESS;
+	int source = here ? local_rank(hosts, root) : 0, err = MPI_SUCCESS, own_err = MPI_SUCCESS;
 	char *data = is_visible(buffer, bytes, type) ? buffer : scratch_of(hosts, bytes);
 
 	if (!data)
 		return failed(comm, MPI_ERR_NO_MEM);
 	if (hosts->rank == root && data != buffer)
-		pack(data, buffer, 1, count, type, bytes);
+		own_err = pack(group, data, buffer, 1, count, type, bytes);
 	if (is_leader(group) && !here)
 		err = PMPI_Bcast(data, (int)bytes, MPI_BYTE, hosts->host[root], hosts->leaders);
 	publish(group, data, NULL);
@@ -175,8 +187,8 @@ int hosts_bcast(struct group *group, void *buffer, int count, MPI_Datatype type,
 		err = PMPI_Bcast(data, (int)bytes, MPI_BYTE, hosts->host[root], hosts->leaders);
 	err = told(group, err);
 	if (hosts->rank != root && data != buffer)
-		unpack(buffer, 0, count, type, data, bytes);
-	return result(comm, err);
+		own_err = unpack(group, buffer, 0, count, type, data, bytes);
+	return result(comm, first_of(err, own_err));
 }
 
 int hosts_reduce(struct group *group, const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, int root,
@@ -246,7 +258,8 @@ int hosts_allgather(struct group *group, const void *send, int send_count, MPI_D
 	struct pieces pieces = pieces_of(hosts, bytes);
 	bool in_place = send == MPI_IN_PLACE;
 	char *all = NULL, *dest;
-	int err;
+	bool direct;
+	int err, own_err = MPI_SUCCESS;
 
 	if (!is_long(bytes, send, send_count, send_type))
 		return failed(comm, MPI_ERR_TRUNCATE);
@@ -256,16 +269,17 @@ int hosts_allgather(struct group *group, const void *send, int send_count, MPI_D
 		if (!all)
 			return failed(comm, MPI_ERR_NO_MEM);
 	}
+	direct = all && all == recv;
 	publish(group, NULL, all);
 	dest = at(group, 0, part_of(group, 0)->recv);
 	if (!in_place) {
-		pack(dest + bytes * (size_t)hosts->place[hosts->rank], send, 1, send_count, send_type, bytes);
-	} else if (all != recv) {
+		own_err = pack(group, dest + bytes * (size_t)hosts->place[hosts->rank], send, 1, send_count, send_type, bytes);
+	} else if (!direct) {
 		MPI_Aint low, extent;
 
 		PMPI_Type_get_extent(recv_type, &low, &extent);
-		pack(dest + bytes * (size_t)hosts->place[hosts->rank], (char *)recv + extent * recv_count * hosts->rank, 1,
-		     recv_count, recv_type, bytes);
+		own_err = pack(group, dest + bytes * (size_t)hosts->place[hosts->rank],
+			       (char *)recv + extent * recv_count * hosts->rank, 1, recv_count, recv_type, bytes);
 	}
 	arrive(group);
 	if (is_leader(group))
@@ -273,11 +287,12 @@ int hosts_allgather(struct group *group, const void *send, int send_count, MPI_D
 						    MPI_BYTE, hosts->leaders);
 	depart(group);
 	err = group->control[0]->error;
-	for (int i = 0; i < hosts->size && all != recv; i++)
+	for (int i = 0; i < hosts->size && !direct; i++)
 		if (i != hosts->rank || !in_place)
-			unpack(recv, i, recv_count, recv_type, dest + bytes * (size_t)hosts->place[i], bytes);
+			own_err = first_of(own_err, unpack(group, recv, i, recv_count, recv_type,
+							   dest + bytes * (size_t)hosts->place[i], bytes));
 	barrier(group);
-	return result(comm, err);
+	return result(comm, first_of(err, own_err));
 }
 
 int hosts_gather(struct group *group, const void *send, int send_count, MPI_Datatype send_type, void *recv,
@@ -292,7 +307,8 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 	size_t total = bytes * (size_t)ranks;
 	struct pieces pieces = pieces_of(hosts, bytes);
 	char *all = NULL, *from, *dest;
-	int err = MPI_SUCCESS;
+	bool direct;
+	int err = MPI_SUCCESS, own_err = MPI_SUCCESS;
 
 	if (!is_long(bytes, send, send_count, send_type))
 		return failed(comm, MPI_ERR_TRUNCATE);
@@ -301,12 +317,13 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 		if (!all)
 			return failed(comm, MPI_ERR_NO_MEM);
 	}
+	direct = all && all == recv;
 	publish(group, NULL, all);
 	from = at(group, 0, part_of(group, 0)->recv);
 	dest = from + bytes * (size_t)(hosts->place[hosts->rank] - base);
 	/* In place, the root's data is where it has to be. */
 	if (!is_root || send != MPI_IN_PLACE)
-		pack(dest, send, 1, send_count, send_type, bytes);
+		own_err = pack(group, dest, send, 1, send_count, send_type, bytes);
 	barrier(group);
 	if (is_leader(group))
 		err = here ? PMPI_Gatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, pieces.counts, pieces.displs, MPI_BYTE,
@@ -314,12 +331,13 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 			   : PMPI_Gatherv(all, (int)total, MPI_BYTE, NULL, NULL, NULL, MPI_BYTE, hosts->host[root], hosts->leaders);
 	if (is_away)
 		err = told(group, err);
-	for (int i = 0; is_root && i < hosts->size && all != recv; i++)
+	for (int i = 0; is_root && i < hosts->size && !direct; i++)
 		if (i != root || send != MPI_IN_PLACE)
-			unpack(recv, i, recv_count, recv_type, from + bytes * (size_t)hosts->place[i], bytes);
+			own_err = first_of(own_err, unpack(group, recv, i, recv_count, recv_type,
+							   from + bytes * (size_t)hosts->place[i], bytes));
 	if (is_away)
 		barrier(group);
-	return result(comm, err);
+	return result(comm, first_of(err, own_err));
 }
 
 const int *hosts_rest(const struct group *group, int which, const int *counts)
@@ -359,7 +377,7 @@ static int alltoall_together(struct group *group, const void *send, int send_cou
 	struct pieces pieces = pieces_of(hosts, bytes * (size_t)group->size);
 	bool in_place = send == MPI_IN_PLACE, visible = !in_place && is_visible(send, mine, send_type);
 	char *own = NULL, *out = NULL, *to, *from;
-	int err, n = group->size;
+	int err, own_err = MPI_SUCCESS, n = group->size;
 
 	if (is_leader(group) || !visible) {
 		own = scratch_of(hosts, mine + (is_leader(group) ? 2 * total : 0));
@@ -368,9 +386,9 @@ static int alltoall_together(struct group *group, const void *send, int send_cou
 		out = own + mine;
 	}
 	if (in_place)
-		pack(own, recv, hosts->size, recv_count, recv_type, bytes);
+		own_err = pack(group, own, recv, hosts->size, recv_count, recv_type, bytes);
 	else if (!visible)
-		pack(own, send, hosts->size, send_count, send_type, bytes);
+		own_err = pack(group, own, send, hosts->size, send_count, send_type, bytes);
 	if (!visible)
 		send = own;
 	publish(group, send, out);
@@ -381,8 +399,9 @@ static int alltoall_together(struct group *group, const void *send, int send_cou
 		if (hosts->host[i] != hosts->own)
 			copy(to + bytes * (size_t)(hosts->place[i] * n + group->rank), (const char *)send + bytes * (size_t)i, bytes);
 		else
-			unpack(recv, i, recv_count, recv_type,
-			       at(group, peer, part_of(group, peer)->send) + bytes * (size_t)hosts->rank, bytes);
+			own_err = first_of(own_err, unpack(group, recv, i, recv_count, recv_type,
+							   at(group, peer, part_of(group, peer)->send) + bytes * (size_t)hosts->rank,
+							   bytes));
 	}
 	arrive(group);
 	/* On their host all has been done. */
@@ -399,10 +418,11 @@ static int alltoall_together(struct group *group, const void *send, int send_cou
 		int block = hosts->first[host] * n + group->rank * ranks_on(hosts, host) + local_rank(hosts, i);
 
 		if (host != hosts->own)
-			unpack(recv, i, recv_count, recv_type, from + bytes * (size_t)block, bytes);
+			own_err = first_of(own_err, unpack(group, recv, i, recv_count, recv_type, from + bytes * (size_t)block,
+							   bytes));
 	}
 	barrier(group);
-	return result(comm, err);
+	return result(comm, first_of(err, own_err));
 }
 
 int hosts_alltoall(struct group *group, const void *send, int send_count, MPI_Datatype send_type, void *recv,

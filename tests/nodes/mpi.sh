@@ -107,8 +107,9 @@ for mpi in openmpi mpich; do
 	echo "$mpi: $said"
 done
 # Time, which says nothing of instructions: ranks wait by looking. tests/vm/scenarios/mpi_hosts_cost.sh counts.
-paste -d' ' <(collectives openmpi '' 4096 /tmp/mpi_cost.openmpi 2 65536) \
-	<(collectives openmpi $LIBRARIES/openmpi/libhpmmap_mpi.so 4096 /tmp/mpi_cost.openmpi 2 65536) |
+before=$(collectives openmpi '' 4096 /tmp/mpi_cost.openmpi 2 65536) || fail "mpi_cost: $before"
+after=$(collectives openmpi $LIBRARIES/openmpi/libhpmmap_mpi.so 4096 /tmp/mpi_cost.openmpi 2 65536) || fail "mpi_cost in place: $after"
+paste -d' ' <(echo "$before") <(echo "$after") |
 	awk '{ printf "%s of %d: %.0f thousand ticks, the library alone %.0f\n", $1, $2, $6, $3 }'
 all_is_free collectives
 

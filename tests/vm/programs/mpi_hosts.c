@@ -3,8 +3,8 @@
  * Collectives, each compared with the MPI library's own (PMPI_): mpi_hosts ROUNDS LARGEST [SEED].
  *
  * Each round is chosen by a seed that all ranks share: communicator, collective, number of bytes up to
- * LARGEST, type, operation, root, in place. Each rank chooses by itself where its memory is and whether it
- * describes it by a derived type. Then error handlers, a user's operation, an intercommunicator, and
+ * LARGEST, type, operation, root, in place. Each rank chooses by itself where its memory is, whether it
+ * describes it by a derived type, and by MPI_BOTTOM. Then error handlers, a user's operation, an intercommunicator, and
  * threads on communicators of their own.
  */
 #include <mpi.h>
@@ -13,10 +13,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define NR_COMMS	6
 #define NR_THREADS	3
 #define STATIC_BYTES	(64 << 10)
+/* In none of the zones that other ranks have windows onto. */
+#define HIDDEN		((char *)(1UL << 40))
+#define HIDDEN_BYTES	(8 << 20)
 
 static int rank, ranks, failures;
 static MPI_Comm comms[NR_COMMS];
@@ -61,6 +65,8 @@ static struct buffer buffer_of(struct chance *chance, size_t bytes, int may_be_s
 	buffer.got = buffer.memory[1] + 8 * below(&chance->apart, 8);
 	if (may_be_static >= 0 && bytes <= STATIC_BYTES && below(&chance->apart, 3) == 0)
 		buffer.got = statics[may_be_static];
+	else if (may_be_static >= 0 && bytes <= HIDDEN_BYTES && below(&chance->apart, 5) == 0)
+		buffer.got = HIDDEN + may_be_static * HIDDEN_BYTES;
 	for (size_t i = 0; i < bytes; i++)
 		buffer.expected[i] = (char)next(&chance->apart);
 	memcpy(buffer.got, buffer.expected, bytes);
@@ -102,6 +108,20 @@ static struct layout layout_of(struct chance *chance)
 	}
 }
 
+/* The elements at an address, for MPI_BOTTOM; one such block follows the other. */
+static MPI_Datatype absolute(const char *where, int count, const struct layout *layout)
+{
+	MPI_Datatype blocks, type;
+	MPI_Aint address;
+
+	MPI_Get_address(where, &address);
+	MPI_Type_create_hindexed(1, &count, &address, layout->type, &blocks);
+	MPI_Type_create_resized(blocks, 0, (MPI_Aint)((size_t)count * 8 * layout->spread), &type);
+	MPI_Type_commit(&type);
+	MPI_Type_free(&blocks);
+	return type;
+}
+
 /* ---- Collectives ------------------------------------------------------------- */
 
 static void one_bcast(struct chance *chance, MPI_Comm comm, int count, int root)
@@ -110,7 +130,14 @@ static void one_bcast(struct chance *chance, MPI_Comm comm, int count, int root)
 	struct buffer buffer = buffer_of(chance, (size_t)count * 8 * layout.spread, 0);
 
 	PMPI_Bcast(buffer.expected, count, layout.type, root, comm);
-	MPI_Bcast(buffer.got, count, layout.type, root, comm);
+	if (count && below(&chance->apart, 6) == 0) {
+		MPI_Datatype type = absolute(buffer.got, count, &layout);
+
+		MPI_Bcast(MPI_BOTTOM, 1, type, root, comm);
+		MPI_Type_free(&type);
+	} else {
+		MPI_Bcast(buffer.got, count, layout.type, root, comm);
+	}
 	check_and_free(&buffer, "MPI_Bcast", 1);
 }
 
@@ -179,16 +206,23 @@ static void one_exchange(struct chance *chance, MPI_Comm comm, int count, int ro
 	to = buffer_of(chance, (size_t)count * 8 * in.spread * (size_t)n, 1);
 	if (kind == 'g')
 		in_place = in_place && me == root;
-#define CALL(X, which) \
-	(kind == 't' ? X##Alltoall(in_place ? MPI_IN_PLACE : from.which, count, out.type, to.which, count, in.type, comm) : \
-	 kind == 'a' ? X##Allgather(in_place ? MPI_IN_PLACE : from.which, count, out.type, to.which, count, in.type, comm) : \
-		       X##Gather(in_place ? MPI_IN_PLACE : from.which, count, out.type, me == root ? to.which : NULL, \
-				 count, in.type, root, comm))
+#define CALL(X, which, recv, recv_count, recv_type) \
+	(kind == 't' ? X##Alltoall(in_place ? MPI_IN_PLACE : from.which, count, out.type, recv, recv_count, recv_type, comm) : \
+	 kind == 'a' ? X##Allgather(in_place ? MPI_IN_PLACE : from.which, count, out.type, recv, recv_count, recv_type, comm) : \
+		       X##Gather(in_place ? MPI_IN_PLACE : from.which, count, out.type, me == root ? recv : NULL, \
+				 recv_count, recv_type, root, comm))
 	/* Open MPI 4.1 allows no derived type in place. */
 	if (kind == 't' && in_place)
 		in = (struct layout){ MPI_INT64_T, 1, 1, 0 };
-	CALL(PMPI_, expected);
-	CALL(MPI_, got);
+	CALL(PMPI_, expected, to.expected, count, in.type);
+	if (count && !in_place && below(&chance->apart, 3) == 0) {
+		MPI_Datatype type = absolute(to.got, count, &in);
+
+		CALL(MPI_, got, MPI_BOTTOM, 1, type);
+		MPI_Type_free(&type);
+	} else {
+		CALL(MPI_, got, to.got, count, in.type);
+	}
 #undef CALL
 	check_and_free(&from, "what is sent", 1);
 	check_and_free(&to, kind == 't' ? "MPI_Alltoall" : kind == 'a' ? "MPI_Allgather" : "MPI_Gather", kind != 'g' || me == root);
@@ -452,6 +486,10 @@ int main(int argc, char **argv)
 	MPI_Type_contiguous(1, MPI_INT64_T, &pairs);
 	MPI_Type_commit(&pairs);
 
+	if (mmap(HIDDEN, 2 * HIDDEN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != HIDDEN) {
+		perror("mmap");
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	}
 	comms[0] = MPI_COMM_WORLD;
 	MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
 	/* Backwards; every other rank; all but the first; halves. */
@@ -462,7 +500,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < rounds; i++) {
 		one_round(&chance, comms[below(&chance.together, NR_COMMS)], largest);
 		/* Another communicator, which may have the same address or number. */
-		if (i % 64 == 63) {
+		if (i % 16 == 15) {
 			MPI_Comm_free(&comms[1]);
 			MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
 		}

@@ -411,6 +411,20 @@ static void progress(void)
 	for (int i = 0; i < 16384; i++)
 		ones[i] = i;
 	fill(from, bytes, rank);
+	/* Rank 0 has posted its receive and waits in the collective until rank 1 has sent. */
+	if (ranks > 1) {
+		if (rank == 0)
+			MPI_Irecv(to, (int)bytes, MPI_BYTE, 1, 8, MPI_COMM_WORLD, &request);
+		if (rank == 1)
+			MPI_Send(from, (int)bytes, MPI_BYTE, 0, 8, MPI_COMM_WORLD);
+		MPI_Allreduce(ones, sums, 16384, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+		if (rank == 0) {
+			MPI_Wait(&request, MPI_STATUS_IGNORE);
+			if (!is_filled(to, bytes, 1))
+				wrong("a message to a rank that waits in a collective", bytes);
+			memset(to, 0, bytes);
+		}
+	}
 	for (int round = 0; round < 3; round++) {
 		MPI_Isend(from, (int)bytes, MPI_BYTE, (rank + 1) % ranks, 7, MPI_COMM_WORLD, &request);
 		/* Odd ones receive before they come to it, the others after. */
