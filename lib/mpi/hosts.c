@@ -82,7 +82,10 @@ static bool is_visible(const void *buffer, size_t bytes, MPI_Datatype type)
 	return is_plain(type) && in_zone(buffer, bytes);
 }
 
-/* Converts data between two types. MPI_Pack would take no MPI_BOTTOM in MPICH, and its errors end the program. */
+/*
+ * Converts data between two types, both in memory of this process: the library may read a message by the
+ * kernel, which sees no window. MPI_Pack would take no MPI_BOTTOM in MPICH, and its errors end the program.
+ */
 static int convert(const struct group *group, const void *from, int from_count, MPI_Datatype from_type, void *to,
 		   int to_count, MPI_Datatype to_type)
 {
@@ -95,15 +98,21 @@ static int pack(const struct group *group, void *to, const void *from, int block
 {
 	int err = MPI_SUCCESS;
 	MPI_Aint low, extent;
+	char *own;
 
 	if (is_plain(type)) {
 		copy(to, from, bytes * (size_t)blocks);
 		return err;
 	}
+	own = malloc(bytes);
+	if (!own && bytes)
+		return MPI_ERR_NO_MEM;
 	PMPI_Type_get_extent(type, &low, &extent);
-	for (int i = 0; i < blocks && err == MPI_SUCCESS; i++)
-		err = convert(group, (const char *)from + extent * count * i, count, type, (char *)to + bytes * (size_t)i, (int)bytes,
-			      MPI_PACKED);
+	for (int i = 0; i < blocks && err == MPI_SUCCESS; i++) {
+		err = convert(group, (const char *)from + extent * count * i, count, type, own, (int)bytes, MPI_PACKED);
+		copy((char *)to + bytes * (size_t)i, own, bytes);
+	}
+	free(own);
 	return err;
 }
 
@@ -111,13 +120,21 @@ static int pack(const struct group *group, void *to, const void *from, int block
 static int unpack(const struct group *group, void *to, int block, int count, MPI_Datatype type, const void *from, size_t bytes)
 {
 	MPI_Aint low, extent;
+	char *own;
+	int err;
 
 	if (is_plain(type)) {
 		copy((char *)to + bytes * (size_t)block, from, bytes);
 		return MPI_SUCCESS;
 	}
+	own = malloc(bytes);
+	if (!own && bytes)
+		return MPI_ERR_NO_MEM;
+	copy(own, from, bytes);
 	PMPI_Type_get_extent(type, &low, &extent);
-	return convert(group, from, (int)bytes, MPI_PACKED, (char *)to + extent * count * block, count, type);
+	err = convert(group, own, (int)bytes, MPI_PACKED, (char *)to + extent * count * block, count, type);
+	free(own);
+	return err;
 }
 
 /* The first error of two. */
