@@ -6,7 +6,7 @@
 
 POOL_MIB=768
 CONF=/etc/libvirt/qemu.conf
-LOG=/var/lib/libvirt/images/count.log
+LOG=/var/lib/libvirt/images/vm1.log
 # What the domain has said on this node.
 said() { on "$1" "tail -n ${2:-1} $LOG 2>/dev/null | tr -d '\r'"; }
 free() { on "$1" 'hpmmap pool list --json' | python3 -c 'import json, sys
@@ -45,7 +45,7 @@ domain() {
 	  <os><type arch='x86_64' machine='q35'>hvm</type><loader readonly='yes' type='rom'>/var/lib/libvirt/images/count.bin</loader></os>
 	  <features><acpi/></features>
 	  <devices>
-	    <serial type='file'><source path='$LOG' append='on'/></serial>
+	    <serial type='file'><source path='/var/lib/libvirt/images/$1.log' append='on'/></serial>
 	  </devices>
 	</domain>
 	XML
