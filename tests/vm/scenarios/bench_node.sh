@@ -4,7 +4,7 @@
 # pool: 0
 # takes: 58
 # timeout: 240
-# tier: newest  the figures are not judged, and nothing of how they are made depends on the kernel
+# tier: all  the figures are not judged, and the unit tests have the journal of what is put back
 # paths: bench/alloc/ bench/noise/ bench/apps/ crates/hpmmap-bench/
 . "$(dirname "$0")/../guest/lib.sh"
 

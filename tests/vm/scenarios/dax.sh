@@ -3,6 +3,7 @@
 # machine: dax
 # pool: 0
 # takes: 20
+# tier: newest  taking memory blocks offline is the same for all memory
 # paths: kernel/mem/pool/section.*
 . "$(dirname "$0")/../guest/lib.sh"
 

@@ -2,6 +2,7 @@
 # An exiting process never waits for another one and zeroes little; threads of the module zero the rest.
 # pool: 512M
 # timeout: 240
+# tier: newest  who zeroes is decided in the pool, which is the same on every kernel
 # paths: kernel/mem/pool/zero.* kernel/as/life/life.* kernel/as/own/release.* kernel/as/life/share.* kernel/as/store/unmap.* kernel/as/map/window.* kernel/task/exec.* tests/vm/programs/exits.c tests/vm/programs/away.c
 . "$(dirname "$0")/../guest/lib.sh"
 

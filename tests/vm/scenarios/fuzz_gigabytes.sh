@@ -8,7 +8,7 @@
 # paths: kernel/mem/ kernel/as/ kernel/call/ kernel/task/fork.* tests/fuzz/common.h tests/fuzz/space.c
 . "$(dirname "$0")/../guest/lib.sh"
 
-ops=150
+ops=100
 ! longer || ops=400
 RUN_OPTIONS=(--page-size 1G)
 fuzz_twins --gigabytes --seed 1 --ops $ops

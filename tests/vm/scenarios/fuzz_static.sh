@@ -7,7 +7,7 @@
 # paths: kernel/call/ kernel/task/image.c kernel/task/fork.c tests/fuzz/common.h tests/fuzz/space.c
 . "$(dirname "$0")/../guest/lib.sh"
 
-ops=600
+ops=300
 ! longer || ops=4000
 RUN_OPTIONS=(--static 512M)
 fuzz_twins --region --seed 1 --ops $ops

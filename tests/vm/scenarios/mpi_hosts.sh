@@ -2,7 +2,7 @@
 # Collectives across hosts: each compared with the MPI library's own, on two and three hosts within the guest.
 # pool: 1G
 # timeout: 900
-# takes: 340
+# takes: 80
 # machine: apps
 # windows: yes
 # tier: newest  the calls of MPI are the same on every kernel
@@ -41,15 +41,15 @@ mpich() {
 }
 
 hosts_make 3
-openmpi 1 4 n1:2,n2:2 150 300000 1
+openmpi 1 4 n1:2,n2:2 60 300000 1
 # Ranks by turns on the hosts.
-MAP=node openmpi 0 4 n1:2,n2:2 100 300000 2
-openmpi 1 5 n1:2,n2:2,n3:1 60 100000 3
-mpich 1 4 n1:2,n2:2 60 300000 4
-mpich 0 4 n1:1,n2:1 40 100000 5
-mpich 1 5 n1:3,n2:1,n3:1 30 100000 6
+MAP=node openmpi 0 4 n1:2,n2:2 40 300000 2
+openmpi 1 5 n1:2,n2:2,n3:1 30 100000 3
+mpich 1 4 n1:2,n2:2 30 300000 4
+mpich 0 4 n1:1,n2:1 20 100000 5
+mpich 1 5 n1:3,n2:1,n3:1 20 100000 6
 expect_pool_free
 # Ranks that are not registered.
 run 4 "$HPMMAP_ROOT/tests/vm/guest/hosts.sh" openmpi n1:2,n2:2 -x LD_PRELOAD="$libraries/openmpi/libhpmmap_mpi.so" \
-	-x HPMMAP_MPI_MIN_BYTES=1 -n 4 "$program.openmpi" 60 100000 7
+	-x HPMMAP_MPI_MIN_BYTES=1 -n 4 "$program.openmpi" 30 100000 7
 hosts_remove

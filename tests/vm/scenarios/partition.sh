@@ -1,10 +1,10 @@
 #!/bin/bash
 # Partitions: what leaves their CPUs, that all comes back as it was, whoever is killed when; users, ranks, and what
-# is refused. 40 rounds with kills; with HPMMAP_TEST_SCALE=5 there are 200.
+# is refused. 12 rounds with kills; 40 in the longer runs, and with HPMMAP_TEST_SCALE=5 200.
 # scales: yes
 # machine: partition
 # pool: 512M
-# takes: 150
+# takes: 100
 # timeout: 900
 # paths: crates/hpmmap/src/partition/* crates/hpmmap/src/verbs/partition.rs tests/vm/guest/host_state.py tests/vm/guest/partition_kills.py
 . "$(dirname "$0")/../guest/lib.sh"
@@ -156,6 +156,8 @@ esac
 rmdir /sys/fs/cgroup/batch/job_1 /sys/fs/cgroup/batch
 python3 "$guest/host_state.py" /tmp/after /tmp/before || fail "not everything is as before"
 
-python3 "$guest/partition_kills.py" $((40 * ${HPMMAP_TEST_SCALE:-1})) "${HPMMAP_SEED:-1}" /tmp/before
+rounds=12
+! longer || rounds=40
+python3 "$guest/partition_kills.py" $((rounds * ${HPMMAP_TEST_SCALE:-1})) "${HPMMAP_SEED:-1}" /tmp/before
 kill $bound $elsewhere
 wait $bound $elsewhere || true

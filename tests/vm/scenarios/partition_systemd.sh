@@ -6,7 +6,7 @@
 # takes: 60
 # timeout: 400
 # last: yes
-# tier: newest  what systemd does with a slice depends on systemd
+# tier: all  partition makes the same changes, and make nodes NODES=trixie:partition has a whole systemd
 # paths: crates/hpmmap/src/partition/cgroup.rs
 . "$(dirname "$0")/../guest/lib.sh"
 
