@@ -5,7 +5,6 @@
 #include <linux/fs_struct.h>
 #include <linux/miscdevice.h>
 #include <linux/namei.h>
-#include <linux/pid_namespace.h>
 
 #include "hpmmap.h"
 #include "mem/block/account.h"

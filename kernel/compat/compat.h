@@ -326,6 +326,11 @@ unsigned int compat_interleave_weight(int nid);
 #define MADV_GUARD_INSTALL 102
 #endif
 
+/* Since 6.4, with LAM. */
+#ifndef untagged_addr_remote
+#define untagged_addr_remote(mm, addr) (addr)
+#endif
+
 /* Page-table levels; leaf tests were renamed once. */
 #ifndef pmd_leaf
 #define pmd_leaf pmd_large

@@ -268,8 +268,8 @@ static int fs_mmap(struct file *file, struct vm_area_struct *vma)
 	if (!hpmmap_fs_of(inode->i_sb)->page_size || !(vma->vm_flags & VM_WRITE))
 		return hpmmap_fs_mmap(file, vma);
 	if (!(vma->vm_flags & VM_SHARED)) {
-		pr_notice_ratelimited("%s: writes to a file of a mount with pagesize= by a private mapping; QEMU needs share=on, libvirt <access mode='shared'/>\n",
-				      current->comm);
+		pr_notice_ratelimited("%*pE: writes to a file of a mount with pagesize= by a private mapping; QEMU needs share=on, libvirt <access mode='shared'/>\n",
+				      (int)strlen(current->comm), current->comm);
 		return -EOPNOTSUPP;
 	}
 	if (end > i_size_read(inode)) {

@@ -444,7 +444,7 @@ int hpmmap_fs_fill(struct inode *inode, unsigned long from, unsigned long to)
 	ret = nr ? get_blocks(inode, from, nr, &blocks) : 0;
 	if (!nr || ret)
 		goto out;
-	for (nr = 0; from < to && !list_empty(&blocks); from++) {
+	for (nr = 0; from < to && !list_empty(&blocks); from++, cond_resched()) {
 		if (!hpmmap_fs_is_hole(inode, from))
 			continue;
 		block = list_first_entry(&blocks, struct hpmmap_block, link);

@@ -7,7 +7,6 @@
  * inherited over fork, survives execve and ends with the process.
  */
 #include <linux/binfmts.h>
-#include <linux/cred.h>
 #include <linux/hashtable.h>
 #include <linux/pid.h>
 #include <linux/tracepoint.h>

@@ -355,6 +355,16 @@ static void moves(void)
 		CHECK(mremap(p, MB(2), -(size_t)PAGE, flags) == MAP_FAILED);
 		CHECK(mremap(p, MB(2), -GB(1), flags) == MAP_FAILED);
 	}
+	/* Also of the lowest in use, above another one: neither changes. */
+	in_the_way = map_anon(MB(2));
+	q = map_anon(MB(2));
+	fill(in_the_way, MB(2), 5);
+	fill(q, MB(2), 6);
+	CHECK(mremap(q, MB(2), -(size_t)PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
+	verify(in_the_way, MB(2), 5, 0);
+	verify(q, MB(2), 6, 0);
+	unmap(in_the_way, MB(2));
+	unmap(q, MB(2));
 	q = free_range(MB(2));
 	CHECK(mremap(p, MB(2), MB(2), MREMAP_MAYMOVE | MREMAP_FIXED, q) == q);
 	verify(q, MB(1), 8, 0);

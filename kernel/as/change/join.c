@@ -161,9 +161,10 @@ void hpmmap_join_range(struct mm_struct *mm, unsigned long start, unsigned long 
 		return;
 	ctx = hpmmap_ctx_get(mm);
 	more = (all || has_gigabytes(ctx)) && compat_maps_2m(mm);
-	while (more && hpmmap_mmap_write_lock_soon(mm, &later)) {
+	while (more && !fatal_signal_pending(current) && hpmmap_mmap_write_lock_soon(mm, &later)) {
 		more = join_some(ctx, mm, &start, end, true, &later);
 		mmap_write_unlock(mm);
+		cond_resched();
 	}
 	if (!ctx && later)
 		remember(mm);

@@ -496,15 +496,13 @@ static void was_split(struct mm_struct *mm, unsigned long addr)
 {
 	struct hpmmap_ctx *ctx = hpmmap_ctx_get(mm);
 
+	atomic_long_inc(ctx ? &ctx->stats.splits_1g : &hpmmap_gigabyte_counts[HPMMAP_GIGABYTE_SPLITS]);
+	trace_hpmmap_gigabyte(ctx ? ctx->id : 0, addr, false);
 	if (!ctx) {
-		atomic_long_inc(&hpmmap_gigabyte_counts[HPMMAP_GIGABYTE_SPLITS]);
-		trace_hpmmap_gigabyte(0, addr, false);
 		on_split(mm);
 		return;
 	}
-	atomic_long_inc(&ctx->stats.splits_1g);
 	WRITE_ONCE(ctx->join.split, true);
-	trace_hpmmap_gigabyte(ctx->id, addr, false);
 	hpmmap_gigabyte_join_later(ctx);
 }
 
@@ -648,12 +646,13 @@ static unsigned long take_pages(struct mm_struct *mm, unsigned long addr, unsign
 	pudp = hpmmap_gigabyte_lock(mm, addr, &ptl);
 	if (!pudp)
 		return 0;
+	folio = folio_of(*pudp, (addr & ~PUD_MASK) >> SLOT_SHIFT);
+	/* With as many references as a folio can count, the core refuses. */
 	plain = !(flags & (FOLL_ANON | FOLL_SPLIT_PMD)) && !(vma->vm_flags & (VM_IO | VM_PFNMAP)) &&
 		vma->vm_flags & (write ? VM_WRITE : VM_READ) &&
-		(pud_write(*pudp) || !(write || pins)) &&
+		(pud_write(*pudp) || !(write || pins)) && folio_ref_count(folio) > 0 &&
 		arch_vma_access_permitted(vma, write, false, false);
 	if (plain && pages) {
-		folio = folio_of(*pudp, (addr & ~PUD_MASK) >> SLOT_SHIFT);
 		folio_ref_add(folio, nr);
 		if (pins) {
 			atomic_add(nr, &folio->_pincount);
@@ -674,6 +673,7 @@ static noinline long handle_gup(struct mm_struct *mm, unsigned long start, unsig
 	unsigned long done = 0;
 	long ret = 0;
 
+	start = untagged_addr_remote(mm, start);
 	do {
 		unsigned long addr = start + (done << PAGE_SHIFT);
 		unsigned long some = min(nr - done, SLOT_PAGES - page_in_slot(addr));

@@ -19,7 +19,6 @@
 
 static atomic64_t next_job_id = ATOMIC64_INIT(0);
 
-/* The last reference to a job's kobject is gone. */
 /* Gives back the memory of regions that no program has taken. */
 void hpmmap_job_drop_regions(struct hpmmap_job *job)
 {
@@ -27,6 +26,7 @@ void hpmmap_job_drop_regions(struct hpmmap_job *job)
 		hpmmap_pool_free_unused(&job->laid[--job->nr_laid].blocks);
 }
 
+/* The last reference to a job's kobject is gone. */
 static void job_free(struct kobject *kobj)
 {
 	struct hpmmap_job *job = container_of(kobj, struct hpmmap_job, kobj);

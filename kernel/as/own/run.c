@@ -4,7 +4,6 @@
  * Whatever looks at one of them asks for the store by hpmmap_store(), the one place that breaks a run
  * up. It is never put together again.
  */
-#include <linux/xarray.h>
 
 #include "hpmmap.h"
 #include "mem/block/block.h"

@@ -9,10 +9,6 @@
  * without a hook.
  */
 #include <linux/maple_tree.h>
-#include <linux/mempolicy.h>
-#include <linux/mman.h>
-#include <linux/sched/signal.h>
-#include <linux/uaccess.h>
 
 #include "hook.h"
 #include "hpmmap.h"
@@ -166,13 +162,15 @@ static unsigned long find(struct hpmmap_ctx *ctx, unsigned long len)
 	MA_STATE(mas, &r->extents, 0, 0);
 	bool found;
 
+	if (len >= r->end - r->start)
+		return 0;
 	if (r->clean_end >= max(r->start + half, r->clean_start) + len)
 		return r->clean_end - len;
 	mas_lock(&mas);
 	found = len < half && !mas_empty_area_rev(&mas, r->start + half, r->end - 1, len);
 	if (!found) {
 		mas_set(&mas, 0);
-		found = len < r->end - r->start && !mas_empty_area_rev(&mas, r->start, r->end - 1, len);
+		found = !mas_empty_area_rev(&mas, r->start, r->end - 1, len);
 	}
 	mas_unlock(&mas);
 	return found ? mas.index : 0;
@@ -460,7 +458,8 @@ long hpmmap_extent_mremap(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 	ret = to == from ? claim_clear(&c, c.start) :
 	      copy(to, from, r->old_len) ?: claim_clear(&c, to + r->old_len);
 	if (ret)
-		return hpmmap_extent_leave(ctx, c.start, c.end) ?: ret;
+		return (ret == -EFAULT ? hpmmap_extent_leave(ctx, c.start, c.end) :
+					 hpmmap_extent_munmap(ctx, c.start, c.end)) ?: ret;
 	/* What cannot be given back stays. */
 	if (to != from)
 		hpmmap_extent_munmap(ctx, from, old_end);

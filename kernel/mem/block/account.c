@@ -337,6 +337,16 @@ static struct hpmmap_payer *chain_of(struct hpmmap_payer *user, struct hpmmap_pa
 	return user;
 }
 
+/* Is the promise of a launch taken out of that of a payer? */
+bool hpmmap_launch_is_within(const struct hpmmap_payer *launch, const struct hpmmap_payer *of, int nid)
+{
+	const struct hpmmap_payer *p = chain_of(launch->user, launch->parent, nid);
+
+	while (p && p != of)
+		p = p->parent;
+	return p;
+}
+
 /* The promise of the account's launch, if it has one of this node. */
 static struct hpmmap_payer *launch_of(const struct hpmmap_account *account, int nid)
 {

@@ -44,6 +44,7 @@ unsigned long hpmmap_account_free_all(struct hpmmap_account *account, const node
 				      bool out);
 void hpmmap_account_take(struct hpmmap_account *account, int nid, long nr);
 struct hpmmap_payer *hpmmap_account_launch(struct hpmmap_account *account, u64 launch);
+bool hpmmap_launch_is_within(const struct hpmmap_payer *launch, const struct hpmmap_payer *of, int nid);
 void hpmmap_accounts_recount(int nid, struct list_head *promised);
 struct hpmmap_payer *hpmmap_account_user(const struct hpmmap_account *account);
 

@@ -258,16 +258,20 @@ static kuid_t uid_of(const struct cred *cred)
  * The user that is charged is the owner of the process, not the user whose credentials the task has
  * taken on. For example, a read of an overlayfs has the credentials of the mounter while it faults
  * on the caller's memory. A worker of the kernel has the credentials of the time it was made, so
- * its process counts.
+ * its process counts. So does that whose memory a thread of the kernel has, as vhost's before Linux
+ * 6.4; where that has ended, a user that is nobody.
  */
 kuid_t hpmmap_charged_uid(void)
 {
+	const struct task_struct *task = current;
 	kuid_t uid;
 
-	if (likely(!compat_is_worker(current)))
-		return uid_of(current_real_cred());
 	rcu_read_lock();
-	uid = uid_of(__task_cred(current->group_leader));
+	if (compat_is_worker(current))
+		task = current->group_leader;
+	else if (current->flags & PF_KTHREAD && current->mm)
+		task = rcu_dereference(current->mm->owner);
+	uid = task ? uid_of(__task_cred(task)) : INVALID_UID;
 	rcu_read_unlock();
 	return uid;
 }

@@ -34,6 +34,7 @@ struct hpmmap_payer {
 	struct hpmmap_payer *parent;
 	struct hpmmap_payer *user;	/* the user of a launch; holds a reference */
 	u64 launch;			/* number of the launch, or 0 */
+	bool own;			/* its promise is out of those that it is within */
 	struct cgroup *cgroup;		/* holds a reference; NULL for a user */
 	kuid_t uid;			/* of a user */
 	atomic_long_t held;		/* blocks charged */

@@ -57,15 +57,28 @@ static unsigned long promise(struct hpmmap_payer *p, int nid, unsigned long nr, 
 	return nr - lack;
 }
 
-/* Takes back what was promised beyond @nr of each node, and forgets a payer without a promise. */
-static void promise_lower(struct hpmmap_payer *p, const unsigned long *nr)
+/* What launches were promised out of a promise of a node, which becomes less, is promised no more. */
+static void launches_end(const struct hpmmap_payer *of, int nid)
+{
+	struct hpmmap_payer *p;
+
+	list_for_each_entry(p, &promised, promise)
+		if (p->own && p->claims[nid].promised && hpmmap_launch_is_within(p, of, nid))
+			promise(p, nid, 0, false, false);
+}
+
+/* Takes back what was promised beyond @nr of each node, with @undo before anybody knew of it. */
+static void promise_lower(struct hpmmap_payer *p, const unsigned long *nr, bool undo)
 {
 	bool any = false;
 	int nid;
 
 	for (nid = 0; nid < nr_node_ids; nid++) {
-		if (p->claims[nid].promised > nr[nid])
+		if (p->claims[nid].promised > nr[nid]) {
+			if (!undo)
+				launches_end(p, nid);
 			promise(p, nid, nr[nid], false, false);
+		}
 		any |= p->claims[nid].promised;
 	}
 	if (any || list_empty(&p->promise))
@@ -166,7 +179,9 @@ int hpmmap_promise_set(struct hpmmap_payer *p, struct hpmmap_promise_set *arg, b
 		arg->room_bytes = kept << SLOT_SHIFT;
 		ret = -ENOSPC;
 	}
-	promise_lower(p, ret ? before : nr);
+	if (!ret)
+		p->own = own;
+	promise_lower(p, ret ? before : nr, ret);
 	mutex_unlock(&promises_mutex);
 out:
 	kfree(nr);
@@ -177,7 +192,7 @@ static void promise_drop(struct hpmmap_payer *p)
 {
 	static const unsigned long none[MAX_NUMNODES];
 
-	promise_lower(p, none);
+	promise_lower(p, none, false);
 }
 
 /* The promise of a launch ends with it. */

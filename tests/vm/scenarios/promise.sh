@@ -135,7 +135,9 @@ taker alice of $ALICE $top/b hpmmap run --strict --reserve 0:16M -- python3 -c "
 hpmmap pool limit --user $ALICE --size 8M >/dev/null
 expect_error 125 'the limit of user .* \(8M\) lets the launch hold 8M at most' of $ALICE $top/b hpmmap run --reserve 0:16M -- true
 hpmmap pool limit --user $ALICE --size default >/dev/null
+# What it was taken out of ends before it.
 min --user $ALICE --min none
+promised 128
 taker root hpmmap run --strict --reserve 64M -- python3 -c "$takes" /tmp/taken-root 4
 hpmmap pool limit --list | grep -E '^launch +[0-9]+ +1 +32M' >/dev/null || fail "there is no launch: $(hpmmap pool limit --list)"
 gone alice root
