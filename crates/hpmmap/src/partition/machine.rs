@@ -6,6 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -82,6 +83,26 @@ impl Live {
             .map_err(|error| Error::Failed(format!("cannot make {}: {error}", dir.display())))
     }
 
+    /// Runs a script with `path` and `text` in a process that a kill of this one, and Ctrl-C, do not reach. It has
+    /// the lock of the command, too.
+    ///
+    /// For changes of a cpuset that may be a partition: the kernel moves workqueues then, and leaves them where they
+    /// are, with a warning in its log, if the process is killed meanwhile.
+    fn apart(&self, script: &str, path: &str, text: &str) -> io::Result<()> {
+        let output = Command::new("sh")
+            .args(["-c", &format!("trap '' HUP INT TERM; {script}"), "sh"])
+            .arg(self.root.join(path))
+            .arg(text)
+            .process_group(0)
+            .output()?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(io::Error::other(
+                String::from_utf8_lossy(&output.stderr).trim(),
+            )),
+        }
+    }
+
     fn records(&self) -> io::Result<safe_files::Dir> {
         let dir = safe_files::Dir::open(&self.root.join(RECORDS))?;
         dir.check_trusted()?;
@@ -103,6 +124,9 @@ impl Machine for Live {
         let mut file = OpenOptions::new().write(true).open(self.root.join(path))?;
         // A value that is empty is a line without anything.
         let text = if text.is_empty() { "\n" } else { text };
+        if path.contains("/cpuset.") {
+            return self.apart(r#"env printf %s "$2" >"$1""#, path, text);
+        }
         match file.write(text.as_bytes())? {
             written if written == text.len() => Ok(()),
             _ => Err(ErrorKind::WriteZero.into()),
@@ -117,8 +141,8 @@ impl Machine for Live {
     }
 
     fn remove_dir(&self, path: &str) -> io::Result<()> {
-        match fs::remove_dir(self.root.join(path)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        match self.apart(r#"rmdir -- "$1""#, path, "") {
+            Err(_) if !self.root.join(path).exists() => Ok(()),
             other => other,
         }
     }
@@ -225,6 +249,13 @@ mod tests {
         live.write("proc/x", "").unwrap();
         assert_eq!(live.root().read_bytes("proc/x").unwrap(), b"\n\n");
         fixture.write(&format!("{RECORDS}/b"), "old");
+        fixture.write("cgroup/a/cpuset.cpus", "0-3\n");
+        live.write("cgroup/a/cpuset.cpus", "2-3").unwrap();
+        let written = live.root().read_bytes("cgroup/a/cpuset.cpus").unwrap();
+        assert_eq!(written, b"2-3");
+        let error = live.remove_dir("cgroup/a").unwrap_err().to_string();
+        assert!(error.contains("not empty"), "{error}");
+        live.remove_dir("cgroup/b").unwrap();
         live.save("a", b"new").unwrap();
         live.forget("b").unwrap();
         live.forget("b").unwrap();
