@@ -302,6 +302,21 @@ static void user_attaches(void *arg)
 	window(((struct view *)arg)->segid);
 }
 
+/* Until then it has its address space, and the user ID that it was started with. */
+static void await_end_of_first(pid_t pid)
+{
+	char path[64], state;
+	FILE *stat;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, pid);
+	do {
+		usleep(1000);
+		stat = fopen(path, "r");
+		CHECK(stat && fscanf(stat, "%*d %*s %c", &state) == 1);
+		fclose(stat);
+	} while (state != 'Z');
+}
+
 static void first_thread_has_ended(void)
 {
 	struct view view;
@@ -310,6 +325,7 @@ static void first_thread_has_ended(void)
 	need_xpmem();
 	need_root();
 	peer = peer_start("obeys_without_first");
+	await_end_of_first(peer.pid);
 	view = (struct view){ &peer, made(&peer, 0666) };
 	window(view.segid);
 	in_child(user_does_not_get, &view);
