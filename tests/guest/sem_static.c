@@ -331,6 +331,20 @@ static void sealed_parts_stay(void)
 	verify(p + MB(1), MB(1), 4, MB(1));
 }
 
+/* First: of the lowest part in use, below which nothing was used before, and above which another one is. */
+static void sizes_are_huge(void)
+{
+	char *above = map_anon(MB(2)), *p = map_anon(MB(2));
+
+	fill(above, MB(2), 5);
+	fill(p, MB(2), 6);
+	CHECK(mremap(p, MB(2), -(size_t)PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
+	verify(above, MB(2), 5, 0);
+	verify(p, MB(2), 6, 0);
+	unmap(above, MB(2));
+	unmap(p, MB(2));
+}
+
 static void moves(void)
 {
 	char *p = map_anon(MB(1)), *q, *in_the_way;
@@ -355,16 +369,6 @@ static void moves(void)
 		CHECK(mremap(p, MB(2), -(size_t)PAGE, flags) == MAP_FAILED);
 		CHECK(mremap(p, MB(2), -GB(1), flags) == MAP_FAILED);
 	}
-	/* Also of the lowest in use, above another one: neither changes. */
-	in_the_way = map_anon(MB(2));
-	q = map_anon(MB(2));
-	fill(in_the_way, MB(2), 5);
-	fill(q, MB(2), 6);
-	CHECK(mremap(q, MB(2), -(size_t)PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
-	verify(in_the_way, MB(2), 5, 0);
-	verify(q, MB(2), 6, 0);
-	unmap(in_the_way, MB(2));
-	unmap(q, MB(2));
 	q = free_range(MB(2));
 	CHECK(mremap(p, MB(2), MB(2), MREMAP_MAYMOVE | MREMAP_FIXED, q) == q);
 	verify(q, MB(1), 8, 0);
@@ -436,6 +440,7 @@ static void exhausted(void)
 }
 
 static const struct test tests[] = {
+	T(sizes_are_huge),
 	T(calls_change_nothing),
 	T(threads_share_it),
 	T(child_and_parent_go_on),
