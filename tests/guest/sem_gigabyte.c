@@ -633,6 +633,26 @@ static void parent_writes_while_a_child_lives(void)
 	end();
 }
 
+static void child_writes_to_its_parent(void *arg)
+{
+	uint64_t word = 99, *at = (void *)(A + SLOT * 9);
+	struct iovec local = { &word, sizeof(word) }, remote = { at, sizeof(word) };
+
+	(void)arg;
+	CHECK_EQ(process_vm_writev(getppid(), &local, 1, &remote, 1, 0), sizeof(word));
+	CHECK(*at != word);
+}
+
+static void others_write_while_a_child_lives(void)
+{
+	start(1);
+	in_child(child_writes_to_its_parent, NULL);
+	CHECK_EQ(*(uint64_t *)(void *)(A + SLOT * 9), 99);
+	put(A + SLOT * 9, PAGE, SLOT * 9, 1);
+	kept(0, GB(1));
+	end();
+}
+
 static void all_of_it_is_copied(void)
 {
 	struct link link;
@@ -1837,6 +1857,7 @@ int main(void)
 		T(futexes),
 		T(children_read_and_write),
 		T(parent_writes_while_a_child_lives),
+		T(others_write_while_a_child_lives),
 		T(all_of_it_is_copied),
 		T(children_that_leave),
 		T(grandchildren),
