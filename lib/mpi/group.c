@@ -425,15 +425,32 @@ void depart(struct group *group)
 		wait_for(group, &group->control[0]->released, group->barriers);
 }
 
-bool begin(struct group *group, const struct part *part)
+void publish(struct group *group, const struct part *part)
 {
 	group->collectives++;
 	group->own->part[group->collectives & 1] = *part;
-	barrier(group);
-	for (int i = 0; i < group->size; i++)
-		if (part_of(group, i)->cannot)
-			return false;
-	return true;
+	arrive(group);
+}
+
+int error_of(const struct group *group)
+{
+	size_t bytes = part_of(group, group->rank)->bytes;
+	int error = MPI_SUCCESS;
+
+	for (int i = 0; i < group->size; i++) {
+		const struct part *part = part_of(group, i);
+		int theirs = part->error == MPI_SUCCESS && part->bytes != bytes ? MPI_ERR_TRUNCATE : part->error;
+
+		error = theirs > error ? theirs : error;
+	}
+	return error;
+}
+
+bool begin(struct group *group, const struct part *part)
+{
+	publish(group, part);
+	depart(group);
+	return error_of(group) == MPI_SUCCESS;
 }
 
 /* ---- Data ---------------------------------------------------------------- */
