@@ -207,8 +207,7 @@ static struct part part_for_host(const struct group *group, const void *send, co
 {
 	struct part part = { .send = send, .counts = counts, .displs = displs };
 	size_t numbers = sizeof(*displs) * (size_t)ranks_of(group);
-	bool cannot = send == MPI_IN_PLACE || !is_plain(send_type) || !is_plain(recv_type) || !in_zone(counts, numbers) ||
-		      !in_zone(displs, numbers);
+	bool cannot = !is_plain(send_type) || !is_plain(recv_type) || !in_zone(counts, numbers) || !in_zone(displs, numbers);
 
 	for (int i = 0; i < group->size && !cannot; i++) {
 		int rank = group->ranks[i];
@@ -254,27 +253,56 @@ static size_t average_of_all(const struct group *group)
 	return total / ranks / ranks;
 }
 
+/* Messages within this host by the MPI library. */
+static int alltoallv_local(const struct group *group, const void *send, const int *send_counts, const int *send_displs,
+			   MPI_Datatype send_type, void *recv, const int *recv_counts, const int *recv_displs,
+			   MPI_Datatype recv_type)
+{
+	const int *all[] = { send_counts, send_displs, recv_counts, recv_displs };
+	int local[4][MOST_RANKS];
+
+	for (int i = 0; i < 4; i++)
+		for (int j = 0; j < group->size; j++)
+			local[i][j] = all[i][group->ranks[j]];
+	return PMPI_Alltoallv(send, local[0], local[1], send_type, recv, local[2], local[3], recv_type, group->local);
+}
+
 /*
- * Which messages within a host are copied in place is the host's own affair: both ranks then tell the
- * MPI library that there is none between them.
+ * The messages between hosts are under way while those within a host are copied: nothing is waited for twice. Which of
+ * these are copied in place is the host's own affair.
  */
 int alltoallv(struct group *group, const void *send, const int *send_counts, const int *send_displs, MPI_Datatype send_type,
 	      void *recv, const int *recv_counts, const int *recv_displs, MPI_Datatype recv_type, MPI_Comm comm)
 {
 	struct part part = part_for_host(group, send, send_counts, send_displs, send_type, recv_type);
-	int err = MPI_SUCCESS, sent = MPI_SUCCESS;
+	MPI_Request request = MPI_REQUEST_NULL;
+	int err, sent;
+	bool in_place;
 
-	if (begin(group, &part) && is_enough(group, ALLTOALLV, average_of_all(group))) {
-		err = copy_from_host(group, recv, recv_counts, recv_displs, size_of(recv_type));
-		barrier(group);
-		if (group->hosts)
-			sent = PMPI_Alltoallv(send, hosts_rest(group, 0, send_counts), send_displs, send_type, recv,
-					      hosts_rest(group, 1, recv_counts), recv_displs, recv_type, comm);
+	if (group->hosts) {
+		err = PMPI_Ialltoallv(send, hosts_rest(group, 0, send_counts), send_displs, send_type, recv,
+				      hosts_rest(group, 1, recv_counts), recv_displs, recv_type, comm, &request);
 		if (err != MPI_SUCCESS)
-			PMPI_Comm_call_errhandler(comm, err);
-		return err != MPI_SUCCESS ? err : sent;
+			return err;
 	}
-	return PMPI_Alltoallv(send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type, comm);
+	in_place = begin(group, &part) && is_enough(group, ALLTOALLV, average_of_all(group));
+	if (in_place)
+		err = copy_from_host(group, recv, recv_counts, recv_displs, size_of(recv_type));
+	else if (group->hosts)
+		err = alltoallv_local(group, send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type);
+	else
+		return PMPI_Alltoallv(send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type, comm);
+	if (err != MPI_SUCCESS)
+		PMPI_Comm_call_errhandler(comm, err);
+	if (in_place && group->rank != 0)
+		arrive(group);
+	sent = PMPI_Wait(&request, MPI_STATUS_IGNORE);
+	if (in_place) {
+		if (group->rank == 0)
+			arrive(group);
+		depart(group);
+	}
+	return err != MPI_SUCCESS ? err : sent;
 }
 
 PUBLIC int MPI_Alltoallv(const void *send, const int *send_counts, const int *send_displs, MPI_Datatype send_type,
@@ -283,7 +311,7 @@ PUBLIC int MPI_Alltoallv(const void *send, const int *send_counts, const int *se
 	/* No rank knows the lengths of all yet. */
 	struct group *group = group_for(ALLTOALLV, comm, SSIZE_MAX);
 
-	if (!group)
+	if (!group || send == MPI_IN_PLACE)
 		return PMPI_Alltoallv(send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type, comm);
 	return alltoallv(group, send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type, comm);
 }

@@ -77,8 +77,8 @@ struct group {
 	uint32_t barriers;
 	uint32_t collectives;
 	/*
-	 * These ranks. It returns errors. Ranks send to themselves alone on it, and receive at once: a probe
-	 * finds no message, so it makes the library progress.
+	 * These ranks. It returns errors. Ranks send messages to themselves alone on it, and receive at once: a probe
+	 * finds none, so it makes the library progress.
 	 */
 	MPI_Comm local;
 	/* NULL if there are no others. */

@@ -574,28 +574,14 @@ const int *hosts_rest(const struct group *group, int which, const int *counts)
 	return rest;
 }
 
-/* Sends nothing: is the type committed? */
-static int error_of_type(const struct group *group, const void *buffer, MPI_Datatype type)
-{
-	return is_plain(type) ? MPI_SUCCESS : class_of(PMPI_Send(buffer, 1, type, MPI_PROC_NULL, 0, group->local));
-}
-
 /* Messages between hosts from rank to rank. */
 static int alltoall_apart(struct group *group, const void *send, int send_count, MPI_Datatype send_type, void *recv,
 			  int recv_count, MPI_Datatype recv_type, MPI_Comm comm)
 {
 	struct hosts *hosts = group->hosts;
 	int n = hosts->size, *send_counts = hosts->counts + 2 * n, *send_displs = send_counts + n;
-	int *recv_counts = send_displs + n, *recv_displs = recv_counts + n, err;
-	size_t bytes = (size_t)recv_count * size_of(recv_type);
-	struct part part = { .bytes = bytes, .error = MPI_ERR_TRUNCATE };
-	struct call call = { .agree = true };
+	int *recv_counts = send_displs + n, *recv_displs = recv_counts + n;
 
-	if (is_long(bytes, send, send_count, send_type))
-		part.error = first_of(error_of_type(group, send, send_type), error_of_type(group, recv, recv_type));
-	err = enter(group, &call, &part);
-	if (err != MPI_SUCCESS)
-		return failed(comm, err);
 	for (int i = 0; i < n; i++) {
 		send_counts[i] = send_count;
 		send_displs[i] = i * send_count;

@@ -21,6 +21,7 @@ static const char *const faults[] = { "no error", "no memory", "fewer elements",
 
 /* Of each rank. */
 #define MOST_COUNT	(48 << 10)
+#define ALLTOALL_COUNT	(16 << 10)
 #define MOST_RANKS	8
 /* In none of the zones that other ranks have windows onto. */
 #define HIDDEN		((int64_t *)(1UL << 40))
@@ -196,8 +197,9 @@ int main(int argc, char **argv)
 	}
 	for (enum kind kind = 0; kind < NR_KINDS; kind++)
 		for (enum fault fault = NO_MEMORY; fault < NR_FAULTS; fault++)
+			/* More of Alltoall is left to the MPI library. */
 			for (int i = 0; i < 2 && can_have(kind, fault); i++)
-				all_ranks(kind, fault, counts[i]);
+				all_ranks(kind, fault, i && kind == ALLTOALL ? ALLTOALL_COUNT : counts[i]);
 	MPI_Type_free(&gaps);
 	MPI_Type_free(&not_committed);
 	PMPI_Allreduce(&failures, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
