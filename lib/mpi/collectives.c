@@ -28,6 +28,12 @@ static bool is_rank(const struct group *group, int rank)
 	return rank >= 0 && rank < ranks_of(group);
 }
 
+/* On one host the reason does not matter: the MPI library finds it, too. */
+static int error_if(bool cannot)
+{
+	return cannot ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
 PUBLIC int MPI_Comm_free(MPI_Comm *comm)
 {
 	group_drop(*comm);
@@ -57,13 +63,13 @@ PUBLIC int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_C
 {
 	size_t bytes = (size_t)count * size_of(type);
 	struct group *group = group_for(BCAST, comm, bytes);
-	struct part part = { .send = buffer };
+	struct part part = { .send = buffer, .bytes = bytes };
 
 	if (!group || !is_rank(group, root))
 		return PMPI_Bcast(buffer, count, type, root, comm);
 	if (group->hosts)
 		return hosts_bcast(group, buffer, count, type, root, comm);
-	part.cannot = !is_plain(type) || !in_zone(buffer, bytes);
+	part.error = error_if(!is_plain(type) || !in_zone(buffer, bytes));
 	if (!begin(group, &part))
 		return PMPI_Bcast(buffer, count, type, root, comm);
 	if (group->rank != root)
@@ -77,13 +83,13 @@ PUBLIC int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype type
 	size_t bytes = (size_t)count * size_of(type);
 	struct group *group = is_reducible(op, type) ? group_for(REDUCE, comm, bytes) : NULL;
 	bool is_root = group && group->rank == root;
-	struct part part = { .send = is_root && send == MPI_IN_PLACE ? recv : send, .recv = recv };
+	struct part part = { .send = is_root && send == MPI_IN_PLACE ? recv : send, .recv = recv, .bytes = bytes };
 
 	if (!group || !is_rank(group, root))
 		return PMPI_Reduce(send, recv, count, type, op, root, comm);
 	if (group->hosts)
 		return hosts_reduce(group, send, recv, count, type, op, root, comm);
-	part.cannot = !is_plain(type) || !in_zone(part.send, bytes) || (is_root && !in_zone(recv, bytes));
+	part.error = error_if(!is_plain(type) || !in_zone(part.send, bytes) || (is_root && !in_zone(recv, bytes)));
 	if (!begin(group, &part))
 		return PMPI_Reduce(send, recv, count, type, op, root, comm);
 	reduce_into(group, root, count, type, op);
@@ -95,13 +101,13 @@ PUBLIC int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t
 {
 	size_t bytes = (size_t)count * size_of(type);
 	struct group *group = is_reducible(op, type) ? group_for(ALLREDUCE, comm, bytes) : NULL;
-	struct part part = { .send = send == MPI_IN_PLACE ? recv : send, .recv = recv };
+	struct part part = { .send = send == MPI_IN_PLACE ? recv : send, .recv = recv, .bytes = bytes };
 
 	if (!group)
 		return PMPI_Allreduce(send, recv, count, type, op, comm);
 	if (group->hosts)
 		return hosts_allreduce(group, send, recv, count, type, op, comm);
-	part.cannot = !is_plain(type) || !in_zone(part.send, bytes) || !in_zone(recv, bytes);
+	part.error = error_if(!is_plain(type) || !in_zone(part.send, bytes) || !in_zone(recv, bytes));
 	if (!begin(group, &part))
 		return PMPI_Allreduce(send, recv, count, type, op, comm);
 	/* Reduce this rank's chunk and, after a barrier, copy the chunks of the others. */
@@ -117,7 +123,7 @@ PUBLIC int MPI_Allgather(const void *send, int send_count, MPI_Datatype send_typ
 {
 	size_t bytes = (size_t)recv_count * size_of(recv_type);
 	struct group *group = group_for(ALLGATHER, comm, bytes);
-	struct part part = { .send = send };
+	struct part part = { .send = send, .bytes = bytes };
 	bool in_place = send == MPI_IN_PLACE;
 
 	if (!group)
@@ -126,8 +132,8 @@ PUBLIC int MPI_Allgather(const void *send, int send_count, MPI_Datatype send_typ
 		return hosts_allgather(group, send, send_count, send_type, recv, recv_count, recv_type, comm);
 	if (in_place)
 		part.send = (char *)recv + bytes * (size_t)group->rank;
-	part.cannot = !is_plain(recv_type) || !in_zone(part.send, bytes) ||
-		      (!in_place && (!is_plain(send_type) || (size_t)send_count * size_of(send_type) != bytes));
+	part.error = error_if(!is_plain(recv_type) || !in_zone(part.send, bytes) ||
+			      (!in_place && (!is_plain(send_type) || (size_t)send_count * size_of(send_type) != bytes)));
 	if (!begin(group, &part))
 		return PMPI_Allgather(send, send_count, send_type, recv, recv_count, recv_type, comm);
 	for (int i = 0; i < group->size; i++) {
@@ -146,7 +152,7 @@ PUBLIC int MPI_Gather(const void *send, int send_count, MPI_Datatype send_type, 
 	int rank = MPI_PROC_NULL;
 	bool in_place = send == MPI_IN_PLACE;
 	struct group *group;
-	struct part part = { .cannot = false };
+	struct part part;
 	size_t bytes;
 
 	/* Only the root has what is received, and only it may have nothing to send. */
@@ -158,12 +164,9 @@ PUBLIC int MPI_Gather(const void *send, int send_count, MPI_Datatype send_type, 
 		return PMPI_Gather(send, send_count, send_type, recv, recv_count, recv_type, root, comm);
 	if (group->hosts)
 		return hosts_gather(group, send, send_count, send_type, recv, recv_count, recv_type, root, comm);
-	part.cannot = !in_place && !is_plain(send_type);
-	if (rank == root) {
-		part.recv = recv;
-		part.cannot = part.cannot || !is_plain(recv_type) || !in_zone(recv, bytes * (size_t)group->size) ||
-			      (!in_place && (size_t)send_count * size_of(send_type) != bytes);
-	}
+	part = (struct part){ .recv = recv, .bytes = bytes };
+	part.error = error_if((!in_place && (!is_plain(send_type) || (size_t)send_count * size_of(send_type) != bytes)) ||
+			      (rank == root && (!is_plain(recv_type) || !in_zone(recv, bytes * (size_t)group->size))));
 	if (!begin(group, &part))
 		return PMPI_Gather(send, send_count, send_type, recv, recv_count, recv_type, root, comm);
 	/* In place, the root's data is where it has to be. */
@@ -178,14 +181,14 @@ PUBLIC int MPI_Alltoall(const void *send, int send_count, MPI_Datatype send_type
 {
 	size_t bytes = (size_t)recv_count * size_of(recv_type);
 	struct group *group = group_for(ALLTOALL, comm, bytes);
-	struct part part = { .send = send };
+	struct part part = { .send = send, .bytes = bytes };
 
 	if (!group)
 		return PMPI_Alltoall(send, send_count, send_type, recv, recv_count, recv_type, comm);
 	if (group->hosts)
 		return hosts_alltoall(group, send, send_count, send_type, recv, recv_count, recv_type, comm);
-	part.cannot = send == MPI_IN_PLACE || !is_plain(recv_type) || !is_plain(send_type) ||
-		      (size_t)send_count * size_of(send_type) != bytes || !in_zone(send, bytes * (size_t)group->size);
+	part.error = error_if(send == MPI_IN_PLACE || !is_plain(recv_type) || !is_plain(send_type) ||
+			      (size_t)send_count * size_of(send_type) != bytes || !in_zone(send, bytes * (size_t)group->size));
 	if (!begin(group, &part))
 		return PMPI_Alltoall(send, send_count, send_type, recv, recv_count, recv_type, comm);
 	for (int i = 0; i < group->size; i++) {
@@ -202,36 +205,42 @@ PUBLIC int MPI_Alltoall(const void *send, int send_count, MPI_Datatype send_type
 static struct part part_for_host(const struct group *group, const void *send, const int *counts, const int *displs,
 				 MPI_Datatype send_type, MPI_Datatype recv_type)
 {
-	struct part part = { .send = send, .displs = displs };
+	struct part part = { .send = send, .counts = counts, .displs = displs };
+	size_t numbers = sizeof(*displs) * (size_t)ranks_of(group);
+	bool cannot = !is_plain(send_type) || !is_plain(recv_type) || !in_zone(counts, numbers) || !in_zone(displs, numbers);
 
-	part.cannot = send == MPI_IN_PLACE || !is_plain(send_type) || !is_plain(recv_type) ||
-		      !in_zone(displs, sizeof(*displs) * (size_t)ranks_of(group));
-	if (part.cannot)
-		return part;
-	part.size = size_of(send_type);
-	for (int i = 0; i < group->size; i++) {
+	for (int i = 0; i < group->size && !cannot; i++) {
 		int rank = group->ranks[i];
-		size_t bytes = (size_t)counts[rank] * part.size;
+		size_t bytes;
 
+		part.size = size_of(send_type);
+		bytes = (size_t)counts[rank] * part.size;
 		part.total += bytes;
-		part.cannot = part.cannot || !in_zone((const char *)send + (ptrdiff_t)displs[rank] * (ptrdiff_t)part.size, bytes);
+		cannot = !in_zone((const char *)send + (ptrdiff_t)displs[rank] * (ptrdiff_t)part.size, bytes);
 	}
+	part.error = error_if(cannot);
 	return part;
 }
 
-/* Copies what the ranks of this host have for this one. */
-static void copy_from_host(const struct group *group, char *recv, const int *counts, const int *displs, size_t size)
+/* Copies what the ranks of this host have for this one, or as much of it as this one has room for. */
+static int copy_from_host(const struct group *group, char *recv, const int *counts, const int *displs, size_t size)
 {
+	int me = group->ranks[group->rank], err = MPI_SUCCESS;
+
 	for (int i = 0; i < group->size; i++) {
 		int peer = (group->rank + i) % group->size, rank = group->ranks[peer];
 		const struct part *theirs = part_of(group, peer);
-		const int *their_displs = (const int *)at(group, peer, theirs->displs);
-		ptrdiff_t off = (ptrdiff_t)their_displs[group->ranks[group->rank]] * (ptrdiff_t)theirs->size;
+		size_t sent = (size_t)((const int *)at(group, peer, theirs->counts))[me] * theirs->size;
+		size_t bytes = (size_t)counts[rank] * size;
+		ptrdiff_t off = (ptrdiff_t)((const int *)at(group, peer, theirs->displs))[me] * (ptrdiff_t)theirs->size;
 
-		if (counts[rank])
-			copy(recv + (ptrdiff_t)displs[rank] * (ptrdiff_t)size, at(group, peer, (const char *)theirs->send + off),
-			     (size_t)counts[rank] * size);
+		if (sent != bytes)
+			err = MPI_ERR_TRUNCATE;
+		bytes = sent < bytes ? sent : bytes;
+		if (bytes)
+			copy(recv + (ptrdiff_t)displs[rank] * (ptrdiff_t)size, at(group, peer, (const char *)theirs->send + off), bytes);
 	}
+	return err;
 }
 
 /* The average between two ranks of this host, which only all of them together know. */
@@ -244,24 +253,56 @@ static size_t average_of_all(const struct group *group)
 	return total / ranks / ranks;
 }
 
+/* Messages within this host by the MPI library. */
+static int alltoallv_local(const struct group *group, const void *send, const int *send_counts, const int *send_displs,
+			   MPI_Datatype send_type, void *recv, const int *recv_counts, const int *recv_displs,
+			   MPI_Datatype recv_type)
+{
+	const int *all[] = { send_counts, send_displs, recv_counts, recv_displs };
+	int local[4][MOST_RANKS];
+
+	for (int i = 0; i < 4; i++)
+		for (int j = 0; j < group->size; j++)
+			local[i][j] = all[i][group->ranks[j]];
+	return PMPI_Alltoallv(send, local[0], local[1], send_type, recv, local[2], local[3], recv_type, group->local);
+}
+
 /*
- * Which messages within a host are copied in place is the host's own affair: both ranks then tell the
- * MPI library that there is none between them.
+ * The messages between hosts are under way while those within a host are copied: nothing is waited for twice. Which of
+ * these are copied in place is the host's own affair.
  */
 int alltoallv(struct group *group, const void *send, const int *send_counts, const int *send_displs, MPI_Datatype send_type,
 	      void *recv, const int *recv_counts, const int *recv_displs, MPI_Datatype recv_type, MPI_Comm comm)
 {
 	struct part part = part_for_host(group, send, send_counts, send_displs, send_type, recv_type);
+	MPI_Request request = MPI_REQUEST_NULL;
+	int err, sent;
+	bool in_place;
 
-	if (begin(group, &part) && is_enough(group, ALLTOALLV, average_of_all(group))) {
-		copy_from_host(group, recv, recv_counts, recv_displs, size_of(recv_type));
-		barrier(group);
-		if (!group->hosts)
-			return MPI_SUCCESS;
-		send_counts = hosts_rest(group, 0, send_counts);
-		recv_counts = hosts_rest(group, 1, recv_counts);
+	if (group->hosts) {
+		err = PMPI_Ialltoallv(send, hosts_rest(group, 0, send_counts), send_displs, send_type, recv,
+				      hosts_rest(group, 1, recv_counts), recv_displs, recv_type, comm, &request);
+		if (err != MPI_SUCCESS)
+			return err;
 	}
-	return PMPI_Alltoallv(send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type, comm);
+	in_place = begin(group, &part) && is_enough(group, ALLTOALLV, average_of_all(group));
+	if (in_place)
+		err = copy_from_host(group, recv, recv_counts, recv_displs, size_of(recv_type));
+	else if (group->hosts)
+		err = alltoallv_local(group, send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type);
+	else
+		return PMPI_Alltoallv(send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type, comm);
+	if (err != MPI_SUCCESS)
+		PMPI_Comm_call_errhandler(comm, err);
+	if (in_place && group->rank != 0)
+		arrive(group);
+	sent = PMPI_Wait(&request, MPI_STATUS_IGNORE);
+	if (in_place) {
+		if (group->rank == 0)
+			arrive(group);
+		depart(group);
+	}
+	return err != MPI_SUCCESS ? err : sent;
 }
 
 PUBLIC int MPI_Alltoallv(const void *send, const int *send_counts, const int *send_displs, MPI_Datatype send_type,
@@ -270,7 +311,7 @@ PUBLIC int MPI_Alltoallv(const void *send, const int *send_counts, const int *se
 	/* No rank knows the lengths of all yet. */
 	struct group *group = group_for(ALLTOALLV, comm, SSIZE_MAX);
 
-	if (!group)
+	if (!group || send == MPI_IN_PLACE)
 		return PMPI_Alltoallv(send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type, comm);
 	return alltoallv(group, send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type, comm);
 }

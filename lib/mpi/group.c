@@ -21,29 +21,43 @@
 /* Yields between two calls for the library's progress. */
 #define PROGRESS	4
 
+/* What a communicator is: two ranks of one host, more of them, or ranks of several hosts. */
+enum scope { TWO_RANKS, ONE_HOST, HOSTS, NR_SCOPES };
+
 /*
  * From this many bytes on (of a rank, or between two ranks) this library takes fewer instructions
  * than the MPI library: docs/mpi.md has the figures. For MPI_Alltoallv it is the average between
  * the ranks of a host. HPMMAP_MPI_MIN_BYTES in the environment replaces all of them,
  * HPMMAP_MPI_HOSTS_MIN_BYTES those of communicators that span hosts.
  */
-static size_t min_bytes[NR_KINDS] = {
-	[BCAST] = 4096,
-	[REDUCE] = 4096,
-	[ALLREDUCE] = 2048,
-	[ALLGATHER] = 2048,
-	[GATHER] = 4096,
-	[ALLTOALL] = 2048,
-	[ALLTOALLV] = 0,
-};
-static size_t hosts_min_bytes[NR_KINDS] = {
-	[BCAST] = 1024,
-	[REDUCE] = 1024,
-	[ALLREDUCE] = 1024,
-	[ALLGATHER] = 1024,
-	[GATHER] = 4096,
-	[ALLTOALL] = 1024,
-	[ALLTOALLV] = 8192,
+static size_t min_bytes[NR_SCOPES][NR_KINDS] = {
+	[TWO_RANKS] = {
+		[BCAST] = 16384,
+		[REDUCE] = 32768,
+		[ALLREDUCE] = 4096,
+		[ALLGATHER] = 4096,
+		[GATHER] = 32768,
+		[ALLTOALL] = 4096,
+		[ALLTOALLV] = 0,
+	},
+	[ONE_HOST] = {
+		[BCAST] = 4096,
+		[REDUCE] = 4096,
+		[ALLREDUCE] = 1024,
+		[ALLGATHER] = 512,
+		[GATHER] = 4096,
+		[ALLTOALL] = 512,
+		[ALLTOALLV] = 0,
+	},
+	[HOSTS] = {
+		[BCAST] = 1024,
+		[REDUCE] = 1024,
+		[ALLREDUCE] = 1024,
+		[ALLGATHER] = 1024,
+		[GATHER] = 4096,
+		[ALLTOALL] = 1024,
+		[ALLTOALLV] = 8192,
+	},
 };
 
 /* Each rank sends this to the others on its host when a communicator is first used. */
@@ -135,11 +149,12 @@ static void start(void)
 	size_t bytes;
 
 	if (number_of("HPMMAP_MPI_MIN_BYTES", &bytes)) {
-		replace(min_bytes, bytes);
-		replace(hosts_min_bytes, bytes);
+		replace(min_bytes[TWO_RANKS], bytes);
+		replace(min_bytes[ONE_HOST], bytes);
+		replace(min_bytes[HOSTS], bytes);
 	}
 	if (number_of("HPMMAP_MPI_HOSTS_MIN_BYTES", &bytes))
-		replace(hosts_min_bytes, bytes);
+		replace(min_bytes[HOSTS], bytes);
 	PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyval, NULL);
 }
 
@@ -346,7 +361,7 @@ static size_t most_bytes(const struct hosts *hosts, enum kind kind)
 
 bool is_enough(const struct group *group, enum kind kind, size_t bytes)
 {
-	return bytes >= (group->hosts ? hosts_min_bytes : min_bytes)[kind];
+	return bytes >= min_bytes[group->hosts ? HOSTS : group->size == 2 ? TWO_RANKS : ONE_HOST][kind];
 }
 
 struct group *group_for(enum kind kind, MPI_Comm comm, size_t bytes)
@@ -355,7 +370,8 @@ struct group *group_for(enum kind kind, MPI_Comm comm, size_t bytes)
 
 	pthread_once(&started, start);
 	/* A communicator needs no group if its collectives are small. Without data the library checks the arguments. */
-	if ((bytes == 0 && kind != BARRIER) || (bytes < min_bytes[kind] && bytes < hosts_min_bytes[kind]))
+	if ((bytes == 0 && kind != BARRIER) ||
+	    (bytes < min_bytes[TWO_RANKS][kind] && bytes < min_bytes[ONE_HOST][kind] && bytes < min_bytes[HOSTS][kind]))
 		return NULL;
 	group = group_of(comm);
 	if (!group || !is_enough(group, kind, bytes) || (group->hosts && bytes > most_bytes(group->hosts, kind)))
@@ -425,15 +441,32 @@ void depart(struct group *group)
 		wait_for(group, &group->control[0]->released, group->barriers);
 }
 
-bool begin(struct group *group, const struct part *part)
+void publish(struct group *group, const struct part *part)
 {
 	group->collectives++;
 	group->own->part[group->collectives & 1] = *part;
-	barrier(group);
-	for (int i = 0; i < group->size; i++)
-		if (part_of(group, i)->cannot)
-			return false;
-	return true;
+	arrive(group);
+}
+
+int error_of(const struct group *group)
+{
+	size_t bytes = part_of(group, group->rank)->bytes;
+	int error = MPI_SUCCESS;
+
+	for (int i = 0; i < group->size; i++) {
+		const struct part *part = part_of(group, i);
+		int theirs = part->error == MPI_SUCCESS && part->bytes != bytes ? MPI_ERR_TRUNCATE : part->error;
+
+		error = theirs > error ? theirs : error;
+	}
+	return error;
+}
+
+bool begin(struct group *group, const struct part *part)
+{
+	publish(group, part);
+	depart(group);
+	return error_of(group) == MPI_SUCCESS;
 }
 
 /* ---- Data ---------------------------------------------------------------- */

@@ -16,10 +16,14 @@ enum kind { BARRIER, BCAST, REDUCE, ALLREDUCE, ALLGATHER, GATHER, ALLTOALL, ALLT
 
 /* A rank's part in a collective. */
 struct part {
-	bool cannot;
+	/* MPI_SUCCESS, or the class of the error because of which this rank cannot take part. */
+	int error;
 	const void *send;
 	void *recv;
-	/* MPI_Alltoallv: the offset of the data for each rank, and the size of an element. */
+	/* Where all ranks must have as many: else none takes part. */
+	size_t bytes;
+	/* MPI_Alltoallv: the number of elements for each rank and their offset, the size of one, and the bytes of all. */
+	const int *counts;
 	const int *displs;
 	size_t size;
 	size_t total;
@@ -32,7 +36,7 @@ struct part {
 struct control {
 	_Atomic uint32_t arrived __attribute__((aligned(64)));
 	_Atomic uint32_t released __attribute__((aligned(64)));
-	/* Of a leader: what the MPI library has returned. Written before a release, read after it. */
+	/* Of a leader: the error of all, or LEFT. Written before a release, read after it. */
 	int error;
 	struct part part[2];
 };
@@ -61,6 +65,9 @@ struct hosts {
 	/* Grows to what the largest collective needs. */
 	char *scratch;
 	size_t room;
+	/* The memory that all ranks are known to have: each leader, and each other rank. */
+	size_t leaders_have;
+	size_t others_have;
 };
 
 /* The ranks of a communicator that are on this host. They see each other. */
@@ -70,8 +77,8 @@ struct group {
 	uint32_t barriers;
 	uint32_t collectives;
 	/*
-	 * These ranks. It returns errors. Ranks send to themselves alone on it, and receive at once: a probe
-	 * finds no message, so it makes the library progress.
+	 * These ranks. It returns errors. Ranks send messages to themselves alone on it, and receive at once: a probe
+	 * finds none, so it makes the library progress.
 	 */
 	MPI_Comm local;
 	/* NULL if there are no others. */
@@ -108,7 +115,11 @@ static inline void barrier(struct group *group)
 	depart(group);
 }
 
-/* Publishes this rank's part; true if all ranks can take part. */
+/* The first half of a barrier; this rank's part is seen after it. */
+void publish(struct group *group, const struct part *part);
+/* The largest error of the ranks of this host: MPI_ERR_TRUNCATE if they do not have as many bytes. */
+int error_of(const struct group *group);
+/* Publishes this rank's part; true if all ranks of this host can take part. */
 bool begin(struct group *group, const struct part *part);
 
 /* Returns this rank's address of another rank's buffer. */

@@ -7,6 +7,11 @@
  * takes part: data of a derived type, or that the others cannot see, is packed into memory that they do.
  * What differs from host to host is only what the other hosts do not notice.
  *
+ * A rank finds its own errors before it publishes its part, so all ranks of its host know of them, and the leader
+ * sends the error ahead of the data. No leader may fail: while little memory is needed, all ranks reserve it, and
+ * agree by a message of the leaders whenever they need more than ever before. A collective that needs more
+ * than RESERVE_MOST has such a message of its own. If one rank has no memory, all use the MPI library.
+ *
  * The MPI library gets memory of its own process only, never a window: that may not be pinned.
  */
 #include <stdlib.h>
@@ -21,6 +26,33 @@
 #define ALLTOALL_TOGETHER	((size_t)128 << 10)
 /* The most that is sent so from a host. */
 #define ALLTOALL_MOST		((size_t)16 << 20)
+
+/* The most memory that a leader reserves for collectives to come: a power of two. */
+#define RESERVE_MOST		((size_t)4 << 20)
+/* Of a leader, instead of an error: all ranks use the MPI library. No class of errors. */
+#define LEFT			(-1)
+
+/* Ahead of the data from a host. */
+struct head {
+	/* The first error of its ranks. */
+	int error;
+	/* Of a rank, or between two. */
+	int bytes;
+};
+
+/* What all ranks decide alike about a collective. */
+struct call {
+	/* Leaders tell each other before any data is sent whether all ranks can take part. */
+	bool agree;
+	/* The memory that each rank reserves; 0: no more than it needs. */
+	size_t leader;
+	size_t other;
+	/* Bytes ahead of the data from a host, 0 if the leaders agree. */
+	size_t head;
+	/* Memory that the ranks of this host see, or MPI_ERR_NO_MEM. */
+	char *scratch;
+	int error;
+};
 
 /* Where the data of each host is, for the MPI library. */
 struct pieces {
@@ -41,7 +73,15 @@ static int result(MPI_Comm comm, int err)
 	return err == MPI_SUCCESS ? err : failed(comm, err);
 }
 
-/* What all ranks send and receive must be as long. */
+/* Codes of errors mean something to one rank only, classes to all. */
+static int class_of(int err)
+{
+	if (err != MPI_SUCCESS)
+		PMPI_Error_class(err, &err);
+	return err;
+}
+
+/* What a rank sends and receives must be as long. */
 static bool is_long(size_t bytes, const void *send, int count, MPI_Datatype type)
 {
 	return send == MPI_IN_PLACE || (size_t)count * size_of(type) == bytes;
@@ -63,23 +103,94 @@ static int ranks_on(const struct hosts *hosts, int host)
 }
 
 /*
- * Memory that the ranks of this host see. No other rank may still use what the last call returned. NULL:
- * there is none.
+ * Makes the memory larger that the ranks of this host see. No other rank may still use it. False: there is
+ * no more, and what there was stays.
  */
-static char *scratch_of(struct hosts *hosts, size_t bytes)
+static bool reserve(struct hosts *hosts, size_t bytes)
 {
-	if (bytes > hosts->room) {
-		free(hosts->scratch);
-		hosts->scratch = malloc(bytes);
-		hosts->room = hosts->scratch ? bytes : 0;
+	char *more;
+
+	if (bytes <= hosts->room)
+		return true;
+	more = calloc(1, bytes);
+	if (!more || !in_zone(more, bytes)) {
+		free(more);
+		return false;
 	}
-	/* Not NULL if nothing is needed. */
-	return bytes == 0 ? (char *)hosts : in_zone(hosts->scratch, bytes) ? hosts->scratch : NULL;
+	free(hosts->scratch);
+	hosts->scratch = more;
+	hosts->room = bytes;
+	return true;
 }
 
 static bool is_visible(const void *buffer, size_t bytes, MPI_Datatype type)
 {
 	return is_plain(type) && in_zone(buffer, bytes);
+}
+
+/* Few sizes, so that ranks seldom have to agree. */
+static size_t round_up(size_t bytes)
+{
+	size_t size = 4096;
+
+	while (size < bytes)
+		size *= 2;
+	return size;
+}
+
+/*
+ * leader and other are the most memory that ranks could need for a collective, the same numbers at all ranks; needed is
+ * what this rank does need.
+ */
+static struct call call_for(const struct group *group, size_t leader, size_t other, size_t needed)
+{
+	struct hosts *hosts = group->hosts;
+	struct call call = { .agree = leader > hosts->leaders_have || other > hosts->others_have };
+
+	if (leader <= RESERVE_MOST) {
+		call.leader = round_up(leader);
+		call.other = round_up(other);
+		needed = is_leader(group) ? call.leader : call.other;
+	}
+	call.head = call.agree ? 0 : sizeof(struct head);
+	call.error = reserve(hosts, needed) ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+	call.scratch = hosts->scratch;
+	return call;
+}
+
+/*
+ * Publishes this rank's part. Returns the error of all ranks if they agree, or LEFT, and else that of this
+ * host's ranks.
+ */
+static int enter(struct group *group, const struct call *call, const struct part *part)
+{
+	struct hosts *hosts = group->hosts;
+	int err;
+
+	publish(group, part);
+	if (is_leader(group) && call->agree) {
+		long bytes = (long)part->bytes, mine[] = { error_of(group), bytes, -bytes }, all[3];
+
+		err = class_of(PMPI_Allreduce(mine, all, 3, MPI_LONG, MPI_MAX, hosts->leaders));
+		if (err == MPI_SUCCESS)
+			err = all[1] != -all[2] ? MPI_ERR_TRUNCATE : all[0] == MPI_ERR_NO_MEM ? LEFT : (int)all[0];
+		group->own->error = err;
+	}
+	depart(group);
+	if (!call->agree)
+		return error_of(group);
+	err = group->control[0]->error;
+	if (err == MPI_SUCCESS && call->leader) {
+		hosts->leaders_have = call->leader > hosts->leaders_have ? call->leader : hosts->leaders_have;
+		hosts->others_have = call->other > hosts->others_have ? call->other : hosts->others_have;
+	}
+	return err;
+}
+
+/* Do all ranks return this error before any data is sent? */
+static bool is_over(const struct call *call, int err)
+{
+	return call->agree && err != MPI_SUCCESS;
 }
 
 /*
@@ -89,52 +200,45 @@ static bool is_visible(const void *buffer, size_t bytes, MPI_Datatype type)
 static int convert(const struct group *group, const void *from, int from_count, MPI_Datatype from_type, void *to,
 		   int to_count, MPI_Datatype to_type)
 {
-	return PMPI_Sendrecv(from, from_count, from_type, group->rank, 0, to, to_count, to_type, group->rank, 0, group->local,
-			     MPI_STATUS_IGNORE);
+	return class_of(PMPI_Sendrecv(from, from_count, from_type, group->rank, 0, to, to_count, to_type, group->rank, 0,
+				      group->local, MPI_STATUS_IGNORE));
 }
 
-/* Packs blocks of count elements each; bytes is the size of a block. */
-static int pack(const struct group *group, void *to, const void *from, int blocks, int count, MPI_Datatype type, size_t bytes)
+/* Packs a block of bytes bytes into this rank's own memory. */
+static int pack(const struct group *group, void *to, const void *from, int count, MPI_Datatype type, size_t bytes)
+{
+	if (!is_plain(type))
+		return convert(group, from, count, type, to, (int)bytes, MPI_PACKED);
+	copy(to, from, bytes);
+	return MPI_SUCCESS;
+}
+
+/* Packs the blocks for all ranks. */
+static int pack_all(const struct group *group, char *to, const char *from, int count, MPI_Datatype type, size_t bytes)
 {
 	int err = MPI_SUCCESS;
 	MPI_Aint low, extent;
-	char *own;
 
-	if (is_plain(type)) {
-		copy(to, from, bytes * (size_t)blocks);
-		return err;
-	}
-	own = malloc(bytes);
-	if (!own && bytes)
-		return MPI_ERR_NO_MEM;
 	PMPI_Type_get_extent(type, &low, &extent);
-	for (int i = 0; i < blocks && err == MPI_SUCCESS; i++) {
-		err = convert(group, (const char *)from + extent * count * i, count, type, own, (int)bytes, MPI_PACKED);
-		copy((char *)to + bytes * (size_t)i, own, bytes);
-	}
-	free(own);
+	for (int i = 0; i < group->hosts->size && err == MPI_SUCCESS; i++)
+		err = pack(group, to + bytes * (size_t)i, from + extent * count * i, count, type, bytes);
 	return err;
 }
 
-/* Writes one block of a buffer. */
-static int unpack(const struct group *group, void *to, int block, int count, MPI_Datatype type, const void *from, size_t bytes)
+/* Writes one block of a buffer, by way of this rank's own memory, which has room for it. */
+static int unpack(const struct group *group, void *to, int block, int count, MPI_Datatype type, const void *from, size_t bytes,
+		  char *own)
 {
 	MPI_Aint low, extent;
-	char *own;
-	int err;
 
 	if (is_plain(type)) {
 		copy((char *)to + bytes * (size_t)block, from, bytes);
 		return MPI_SUCCESS;
 	}
-	own = malloc(bytes);
-	if (!own && bytes)
-		return MPI_ERR_NO_MEM;
-	copy(own, from, bytes);
+	if (from != own)
+		copy(own, from, bytes);
 	PMPI_Type_get_extent(type, &low, &extent);
-	err = convert(group, own, (int)bytes, MPI_PACKED, (char *)to + extent * count * block, count, type);
-	free(own);
-	return err;
+	return convert(group, own, (int)bytes, MPI_PACKED, (char *)to + extent * count * block, count, type);
 }
 
 /* The first error of two. */
@@ -143,69 +247,120 @@ static int first_of(int err, int next)
 	return err == MPI_SUCCESS ? next : err;
 }
 
-static void publish(struct group *group, const void *send, void *recv)
-{
-	begin(group, &(struct part){ .send = send, .recv = recv });
-}
-
 /* A barrier after which all ranks have the leader's error. */
 static int told(struct group *group, int err)
 {
+	arrive(group);
 	if (is_leader(group))
 		group->own->error = err;
-	barrier(group);
+	depart(group);
 	return group->control[0]->error;
 }
 
 /* The counts and offsets of bytes for each host, if each of its ranks has so many. */
-static struct pieces pieces_of(const struct hosts *hosts, size_t bytes)
+static struct pieces pieces_of(const struct hosts *hosts, size_t bytes, size_t head)
 {
 	struct pieces pieces = { hosts->counts, hosts->counts + hosts->nr };
 
 	for (int host = 0; host < hosts->nr; host++) {
-		pieces.counts[host] = (int)bytes * ranks_on(hosts, host);
-		pieces.displs[host] = (int)bytes * hosts->first[host];
+		pieces.counts[host] = (int)bytes * ranks_on(hosts, host) + (int)head;
+		pieces.displs[host] = (int)bytes * hosts->first[host] + (int)head * host;
 	}
 	return pieces;
+}
+
+/* Where a rank's block is among those of all, which begin with the head of the first host. */
+static size_t offset_of(const struct hosts *hosts, const struct call *call, int rank, size_t bytes)
+{
+	return bytes * (size_t)hosts->place[rank] + call->head * ((size_t)hosts->host[rank] + 1);
+}
+
+static void put_head(const struct call *call, char *at, int err, size_t bytes)
+{
+	struct head head = { err, (int)bytes };
+
+	if (call->head)
+		memcpy(at, &head, sizeof(head));
+}
+
+/* The error that a host has sent with its data. */
+static int head_error(const struct call *call, const char *at, size_t bytes)
+{
+	struct head head = { MPI_SUCCESS, (int)bytes };
+
+	if (call->head)
+		memcpy(&head, at, sizeof(head));
+	return first_of(head.error, head.bytes == (int)bytes ? MPI_SUCCESS : MPI_ERR_TRUNCATE);
+}
+
+/* The first error that the hosts have sent. */
+static int heads_error(const struct hosts *hosts, const struct call *call, const char *all, const struct pieces *pieces,
+		       size_t bytes)
+{
+	int err = MPI_SUCCESS;
+
+	for (int host = 0; host < hosts->nr && err == MPI_SUCCESS; host++)
+		if (pieces->counts[host])
+			err = head_error(call, all + pieces->displs[host], bytes);
+	return err;
 }
 
 /* ---- Collectives -------------------------------------------------------------- */
 
 int hosts_barrier(struct group *group, MPI_Comm comm)
 {
-	int err = MPI_SUCCESS;
-
 	arrive(group);
 	if (is_leader(group))
-		err = group->own->error = PMPI_Barrier(group->hosts->leaders);
+		group->own->error = class_of(PMPI_Barrier(group->hosts->leaders));
 	depart(group);
-	err = group->control[0]->error;
-	return result(comm, err);
+	return result(comm, group->control[0]->error);
+}
+
+/* The leaders' part. data is behind its head. */
+static int send_on(const struct group *group, const struct call *call, char *data, size_t bytes, int root, int err)
+{
+	char *head = data - call->head;
+	int sent;
+
+	put_head(call, head, err, bytes);
+	sent = class_of(PMPI_Bcast(head, (int)(bytes + call->head), MPI_BYTE, group->hosts->host[root], group->hosts->leaders));
+	return first_of(sent, head_error(call, head, bytes));
 }
 
 int hosts_bcast(struct group *group, void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm)
 {
 	struct hosts *hosts = group->hosts;
 	size_t bytes = (size_t)count * size_of(type);
-	bool here = hosts->host[root] == hosts->own;
-	int source = here ? local_rank(hosts, root) : 0, err = MPI_SUCCESS, own_err = MPI_SUCCESS;
-	char *data = is_visible(buffer, bytes, type) ? buffer : scratch_of(hosts, bytes);
+	bool here = hosts->host[root] == hosts->own, visible = is_visible(buffer, bytes, type);
+	struct call call = call_for(group, bytes + sizeof(struct head), bytes, visible ? 0 : bytes);
+	bool direct = visible && !(is_leader(group) && call.head), receives = is_leader(group) && !here;
+	int source = here ? local_rank(hosts, root) : 0, err, sent = MPI_SUCCESS;
+	/* A leader's is behind the head. */
+	char *data = direct ? buffer : call.scratch + (is_leader(group) ? call.head : 0);
+	struct part part = { .send = data, .bytes = bytes, .error = call.error };
 
-	if (!data)
-		return failed(comm, MPI_ERR_NO_MEM);
-	if (hosts->rank == root && data != buffer)
-		own_err = pack(group, data, buffer, 1, count, type, bytes);
-	if (is_leader(group) && !here)
-		err = PMPI_Bcast(data, (int)bytes, MPI_BYTE, hosts->host[root], hosts->leaders);
-	publish(group, data, NULL);
-	if (group->rank != source)
+	if (call.error == MPI_SUCCESS && hosts->rank == root && !direct)
+		part.error = pack(group, data, buffer, count, type, bytes);
+	if (receives && !call.agree)
+		sent = send_on(group, &call, data, bytes, root, MPI_SUCCESS);
+	err = enter(group, &call, &part);
+	if (err == LEFT)
+		return PMPI_Bcast(buffer, count, type, root, comm);
+	if (is_over(&call, err))
+		return failed(comm, err);
+	if (call.agree && !here) {
+		if (receives)
+			sent = send_on(group, &call, data, bytes, root, MPI_SUCCESS);
+		barrier(group);
+	}
+	if (err == MPI_SUCCESS && group->rank != source)
 		copy(data, at(group, source, part_of(group, source)->send), bytes);
 	if (is_leader(group) && here)
-		err = PMPI_Bcast(data, (int)bytes, MPI_BYTE, hosts->host[root], hosts->leaders);
-	err = told(group, err);
-	if (hosts->rank != root && data != buffer)
-		own_err = unpack(group, buffer, 0, count, type, data, bytes);
-	return result(comm, first_of(err, own_err));
+		sent = send_on(group, &call, data, bytes, root, err);
+	err = first_of(err, told(group, sent));
+	if (err == MPI_SUCCESS && hosts->rank != root && !direct)
+		err = unpack(group, buffer, 0, count, type, data, bytes, data);
+	return result(comm, err);
 }
 
 int hosts_reduce(struct group *group, const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, int root,
@@ -216,22 +371,28 @@ int hosts_reduce(struct group *group, const void *send, void *recv, int count, M
 	bool is_root = hosts->rank == root, is_away = hosts->host[root] == hosts->own && local_rank(hosts, root) != 0;
 	const void *from = is_root && send == MPI_IN_PLACE ? recv : send;
 	bool visible = is_visible(from, bytes, type);
-	char *own = scratch_of(hosts, is_leader(group) ? 3 * bytes : visible ? 0 : bytes), *sum = own ? own + bytes : NULL;
-	int err = MPI_SUCCESS;
+	struct call call = call_for(group, 3 * bytes, bytes, is_leader(group) ? 3 * bytes : visible ? 0 : bytes);
+	char *sum = call.scratch + bytes;
+	struct part part = { .send = from, .recv = sum, .bytes = bytes, .error = call.error };
+	int err;
 
-	if (!own)
-		return failed(comm, MPI_ERR_NO_MEM);
-	if (!visible)
-		from = memcpy(own, from, bytes);
-	publish(group, from, sum);
-	reduce_into(group, 0, count, type, op);
+	if (call.error == MPI_SUCCESS && !visible)
+		part.send = memcpy(call.scratch, from, bytes);
+	err = enter(group, &call, &part);
+	if (err == LEFT)
+		return PMPI_Reduce(send, recv, count, type, op, root, comm);
+	if (is_over(&call, err))
+		return failed(comm, err);
+	if (err == MPI_SUCCESS)
+		reduce_into(group, 0, count, type, op);
 	barrier(group);
 	if (is_leader(group))
-		err = PMPI_Reduce(sum, is_root ? recv : sum + bytes, count, type, op, hosts->host[root], hosts->leaders);
+		err = first_of(err, class_of(PMPI_Reduce(sum, is_root ? recv : sum + bytes, count, type, op, hosts->host[root],
+							 hosts->leaders)));
 	/* The root is on the leader's host, and is not the leader. */
 	if (is_away) {
 		err = told(group, err);
-		if (is_root)
+		if (is_root && err == MPI_SUCCESS)
 			copy(recv, at(group, 0, part_of(group, 0)->recv) + bytes, bytes);
 		barrier(group);
 	}
@@ -244,27 +405,63 @@ int hosts_allreduce(struct group *group, const void *send, void *recv, int count
 	struct hosts *hosts = group->hosts;
 	size_t bytes = (size_t)count * size_of(type);
 	const void *from = send == MPI_IN_PLACE ? recv : send;
-	char *sum = recv, *own = NULL;
-	int err = MPI_SUCCESS;
+	bool visible = is_visible(from, bytes, type) && (!is_leader(group) || is_visible(recv, bytes, type));
+	struct call call = call_for(group, 2 * bytes, bytes, visible ? 0 : is_leader(group) ? 2 * bytes : bytes);
+	char *sum = visible ? recv : call.scratch + bytes;
+	struct part part = { .send = from, .recv = sum, .bytes = bytes, .error = call.error };
+	int err;
 
-	if (!is_visible(from, bytes, type) || (is_leader(group) && !is_visible(recv, bytes, type))) {
-		own = scratch_of(hosts, 2 * bytes);
-		if (!own)
-			return failed(comm, MPI_ERR_NO_MEM);
-		from = memcpy(own, from, bytes);
-		sum = own + bytes;
-	}
-	publish(group, from, sum);
-	reduce_into(group, 0, count, type, op);
+	if (call.error == MPI_SUCCESS && !visible)
+		part.send = memcpy(call.scratch, from, bytes);
+	err = enter(group, &call, &part);
+	if (err == LEFT)
+		return PMPI_Allreduce(send, recv, count, type, op, comm);
+	if (is_over(&call, err))
+		return failed(comm, err);
+	if (err == MPI_SUCCESS)
+		reduce_into(group, 0, count, type, op);
 	arrive(group);
 	if (is_leader(group))
-		group->own->error = PMPI_Allreduce(MPI_IN_PLACE, sum, count, type, op, hosts->leaders);
+		group->own->error = class_of(PMPI_Allreduce(MPI_IN_PLACE, sum, count, type, op, hosts->leaders));
 	depart(group);
-	if (!is_leader(group) || own)
+	err = first_of(err, group->control[0]->error);
+	if (err == MPI_SUCCESS && (!is_leader(group) || !visible))
 		copy(recv, at(group, 0, part_of(group, 0)->recv), bytes);
-	err = group->control[0]->error;
 	barrier(group);
 	return result(comm, err);
+}
+
+/* This rank's data for all. The others' place for it is in, or behind, memory of another process. */
+struct block {
+	const void *data;
+	int count;
+	MPI_Datatype type;
+};
+
+/* Of a call in place the data is in the buffer that receives. */
+static struct block block_of(const void *send, int send_count, MPI_Datatype send_type, const void *recv, int recv_count,
+			     MPI_Datatype recv_type, int rank)
+{
+	MPI_Aint low, extent;
+
+	if (send != MPI_IN_PLACE)
+		return (struct block){ send, send_count, send_type };
+	PMPI_Type_get_extent(recv_type, &low, &extent);
+	return (struct block){ (const char *)recv + extent * recv_count * rank, recv_count, recv_type };
+}
+
+/* Data of a derived type is packed into own, which has room for it. */
+static int make_plain(const struct group *group, struct block *block, char *own, size_t bytes)
+{
+	int err = MPI_SUCCESS;
+
+	if ((size_t)block->count * size_of(block->type) != bytes)
+		return MPI_ERR_TRUNCATE;
+	if (!is_plain(block->type)) {
+		err = pack(group, own, block->data, block->count, block->type, bytes);
+		block->data = own;
+	}
+	return err;
 }
 
 int hosts_allgather(struct group *group, const void *send, int send_count, MPI_Datatype send_type, void *recv,
@@ -272,44 +469,43 @@ int hosts_allgather(struct group *group, const void *send, int send_count, MPI_D
 {
 	struct hosts *hosts = group->hosts;
 	size_t bytes = (size_t)recv_count * size_of(recv_type), total = bytes * (size_t)hosts->size;
-	struct pieces pieces = pieces_of(hosts, bytes);
-	bool in_place = send == MPI_IN_PLACE;
-	char *all = NULL, *dest;
-	bool direct;
-	int err, own_err = MPI_SUCCESS;
+	struct block block = block_of(send, send_count, send_type, recv, recv_count, recv_type, hosts->rank);
+	bool visible = is_leader(group) && hosts->in_order && is_visible(recv, total, recv_type);
+	/* A block is ahead of those of all ranks. */
+	struct call call = call_for(group, bytes + total + sizeof(struct head) * (size_t)hosts->nr, bytes,
+				    is_leader(group) && !visible ? bytes + total :
+				    is_plain(block.type) && is_plain(recv_type) ? 0 : bytes);
+	bool direct = visible && !call.head;
+	struct pieces pieces = pieces_of(hosts, bytes, call.head);
+	char *own = call.scratch, *all = direct ? recv : own + bytes, *dest;
+	struct part part = { .recv = all, .bytes = bytes, .error = call.error };
+	int err;
 
-	if (!is_long(bytes, send, send_count, send_type))
-		return failed(comm, MPI_ERR_TRUNCATE);
-	/* The leader has all data in the order of hosts. */
-	if (is_leader(group)) {
-		all = hosts->in_order && is_visible(recv, total, recv_type) ? recv : scratch_of(hosts, total);
-		if (!all)
-			return failed(comm, MPI_ERR_NO_MEM);
-	}
-	direct = all && all == recv;
-	publish(group, NULL, all);
-	dest = at(group, 0, part_of(group, 0)->recv);
-	if (!in_place) {
-		own_err = pack(group, dest + bytes * (size_t)hosts->place[hosts->rank], send, 1, send_count, send_type, bytes);
-	} else if (!direct) {
-		MPI_Aint low, extent;
-
-		PMPI_Type_get_extent(recv_type, &low, &extent);
-		own_err = pack(group, dest + bytes * (size_t)hosts->place[hosts->rank],
-			       (char *)recv + extent * recv_count * hosts->rank, 1, recv_count, recv_type, bytes);
-	}
+	if (part.error == MPI_SUCCESS)
+		part.error = make_plain(group, &block, own, bytes);
+	err = enter(group, &call, &part);
+	if (err == LEFT)
+		return PMPI_Allgather(send, send_count, send_type, recv, recv_count, recv_type, comm);
+	if (is_over(&call, err))
+		return failed(comm, err);
+	all = at(group, 0, part_of(group, 0)->recv);
+	dest = all + offset_of(hosts, &call, hosts->rank, bytes);
+	if (err == MPI_SUCCESS && dest != block.data)
+		copy(dest, block.data, bytes);
 	arrive(group);
-	if (is_leader(group))
-		group->own->error = PMPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, pieces.counts, pieces.displs,
-						    MPI_BYTE, hosts->leaders);
+	if (is_leader(group)) {
+		put_head(&call, all + pieces.displs[hosts->own], err, bytes);
+		err = class_of(PMPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, pieces.counts, pieces.displs, MPI_BYTE,
+					       hosts->leaders));
+		group->own->error = first_of(err, heads_error(hosts, &call, all, &pieces, bytes));
+	}
 	depart(group);
 	err = group->control[0]->error;
-	for (int i = 0; i < hosts->size && !direct; i++)
-		if (i != hosts->rank || !in_place)
-			own_err = first_of(own_err, unpack(group, recv, i, recv_count, recv_type,
-							   dest + bytes * (size_t)hosts->place[i], bytes));
+	for (int i = 0; i < hosts->size && err == MPI_SUCCESS && !direct; i++)
+		if (i != hosts->rank || send != MPI_IN_PLACE)
+			err = unpack(group, recv, i, recv_count, recv_type, all + offset_of(hosts, &call, i, bytes), bytes, own);
 	barrier(group);
-	return result(comm, first_of(err, own_err));
+	return result(comm, err);
 }
 
 int hosts_gather(struct group *group, const void *send, int send_count, MPI_Datatype send_type, void *recv,
@@ -317,44 +513,55 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 {
 	struct hosts *hosts = group->hosts;
 	bool is_root = hosts->rank == root, here = hosts->host[root] == hosts->own;
-	bool is_away = here && local_rank(hosts, root) != 0;
+	bool is_away = here && local_rank(hosts, root) != 0, in_place = is_root && send == MPI_IN_PLACE;
 	size_t bytes = is_root ? (size_t)recv_count * size_of(recv_type) : (size_t)send_count * size_of(send_type);
-	/* The data of this host alone, or of all. */
-	int base = here ? 0 : hosts->first[hosts->own], ranks = here ? hosts->size : group->size;
-	size_t total = bytes * (size_t)ranks;
-	struct pieces pieces = pieces_of(hosts, bytes);
-	char *all = NULL, *from, *dest;
-	bool direct;
-	int err = MPI_SUCCESS, own_err = MPI_SUCCESS;
+	size_t total = bytes * (size_t)hosts->size;
+	struct block block = block_of(send, send_count, send_type, recv, recv_count, recv_type, hosts->rank);
+	bool visible = is_leader(group) && is_root && hosts->in_order && is_visible(recv, total, recv_type);
+	struct call call = call_for(group, bytes + total + sizeof(struct head) * (size_t)hosts->nr, bytes,
+				    is_leader(group) && !visible ? bytes + (here ? total : bytes * (size_t)group->size) :
+				    is_plain(block.type) && !(is_root && !is_plain(recv_type)) ? 0 : bytes);
+	bool direct = visible && !call.head;
+	struct pieces pieces = pieces_of(hosts, bytes, call.head);
+	char *own = call.scratch, *all = direct ? recv : own + bytes;
+	struct part part = { .recv = all, .bytes = bytes, .error = call.error };
+	int err;
 
-	if (!is_long(bytes, send, send_count, send_type))
-		return failed(comm, MPI_ERR_TRUNCATE);
-	if (is_leader(group)) {
-		all = is_root && hosts->in_order && is_visible(recv, total, recv_type) ? recv : scratch_of(hosts, total);
-		if (!all)
-			return failed(comm, MPI_ERR_NO_MEM);
-	}
-	direct = all && all == recv;
-	publish(group, NULL, all);
-	from = at(group, 0, part_of(group, 0)->recv);
-	dest = from + bytes * (size_t)(hosts->place[hosts->rank] - base);
+	if (part.error == MPI_SUCCESS && !in_place)
+		part.error = make_plain(group, &block, own, bytes);
+	err = enter(group, &call, &part);
+	if (err == LEFT)
+		return PMPI_Gather(send, send_count, send_type, recv, recv_count, recv_type, root, comm);
+	if (is_over(&call, err))
+		return failed(comm, err);
+	all = at(group, 0, part_of(group, 0)->recv);
+	/* Only the root's leader has room for the data of other hosts. */
+	if (!here)
+		all -= pieces.displs[hosts->own];
 	/* In place, the root's data is where it has to be. */
-	if (!is_root || send != MPI_IN_PLACE)
-		own_err = pack(group, dest, send, 1, send_count, send_type, bytes);
+	if (err == MPI_SUCCESS && !in_place)
+		copy(all + offset_of(hosts, &call, hosts->rank, bytes), block.data, bytes);
 	barrier(group);
-	if (is_leader(group))
+	if (is_leader(group)) {
+		char *mine = all + pieces.displs[hosts->own];
+
+		put_head(&call, mine, err, bytes);
 		err = here ? PMPI_Gatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, pieces.counts, pieces.displs, MPI_BYTE,
 					  hosts->host[root], hosts->leaders)
-			   : PMPI_Gatherv(all, (int)total, MPI_BYTE, NULL, NULL, NULL, MPI_BYTE, hosts->host[root], hosts->leaders);
+			   : first_of(err, PMPI_Gatherv(mine, pieces.counts[hosts->own], MPI_BYTE, NULL, NULL, NULL, MPI_BYTE,
+							hosts->host[root], hosts->leaders));
+		err = class_of(err);
+		if (here)
+			err = first_of(err, heads_error(hosts, &call, all, &pieces, bytes));
+	}
 	if (is_away)
 		err = told(group, err);
-	for (int i = 0; is_root && i < hosts->size && !direct; i++)
-		if (i != root || send != MPI_IN_PLACE)
-			own_err = first_of(own_err, unpack(group, recv, i, recv_count, recv_type,
-							   from + bytes * (size_t)hosts->place[i], bytes));
+	for (int i = 0; is_root && i < hosts->size && err == MPI_SUCCESS && !direct; i++)
+		if (i != root || !in_place)
+			err = unpack(group, recv, i, recv_count, recv_type, all + offset_of(hosts, &call, i, bytes), bytes, own);
 	if (is_away)
 		barrier(group);
-	return result(comm, first_of(err, own_err));
+	return result(comm, err);
 }
 
 const int *hosts_rest(const struct group *group, int which, const int *counts)
@@ -390,56 +597,59 @@ static int alltoall_together(struct group *group, const void *send, int send_cou
 {
 	struct hosts *hosts = group->hosts;
 	size_t bytes = (size_t)recv_count * size_of(recv_type), mine = bytes * (size_t)hosts->size;
-	size_t total = mine * (size_t)group->size;
-	struct pieces pieces = pieces_of(hosts, bytes * (size_t)group->size);
+	/* From the leader to other hosts, or from them. */
+	size_t total = mine * (size_t)hosts->most + sizeof(struct head) * (size_t)hosts->nr;
 	bool in_place = send == MPI_IN_PLACE, visible = !in_place && is_visible(send, mine, send_type);
-	char *own = NULL, *out = NULL, *to, *from;
-	int err, own_err = MPI_SUCCESS, n = group->size;
+	struct call call = call_for(group, bytes + mine + 2 * total, bytes + mine,
+				    is_leader(group) ? bytes + mine + 2 * total :
+				    visible && is_plain(recv_type) ? 0 : bytes + mine);
+	struct pieces pieces = pieces_of(hosts, bytes * (size_t)group->size, call.head);
+	char *own = call.scratch, *packed = own + bytes, *out = packed + mine, *in;
+	struct part part = { .send = visible ? send : packed, .recv = out, .bytes = bytes, .error = call.error };
+	int err, sent, n = group->size;
 
-	if (is_leader(group) || !visible) {
-		own = scratch_of(hosts, mine + (is_leader(group) ? 2 * total : 0));
-		if (!own)
-			return failed(comm, MPI_ERR_NO_MEM);
-		out = own + mine;
-	}
-	if (in_place)
-		own_err = pack(group, own, recv, hosts->size, recv_count, recv_type, bytes);
-	else if (!visible)
-		own_err = pack(group, own, send, hosts->size, send_count, send_type, bytes);
-	if (!visible)
-		send = own;
-	publish(group, send, out);
-	to = at(group, 0, part_of(group, 0)->recv);
-	for (int i = 0; i < hosts->size; i++) {
-		int peer = local_rank(hosts, i);
-
-		if (hosts->host[i] != hosts->own)
-			copy(to + bytes * (size_t)(hosts->place[i] * n + group->rank), (const char *)send + bytes * (size_t)i, bytes);
-		else
-			own_err = first_of(own_err, unpack(group, recv, i, recv_count, recv_type,
-							   at(group, peer, part_of(group, peer)->send) + bytes * (size_t)hosts->rank,
-							   bytes));
-	}
-	arrive(group);
-	/* On their host all has been done. */
-	pieces.counts[hosts->own] = 0;
-	if (is_leader(group))
-		group->own->error = PMPI_Alltoallv(out, pieces.counts, pieces.displs, MPI_BYTE, out + total, pieces.counts,
-						   pieces.displs, MPI_BYTE, hosts->leaders);
-	depart(group);
-	err = group->control[0]->error;
-	from = to + total;
-	for (int i = 0; i < hosts->size; i++) {
-		int host = hosts->host[i];
-		/* Blocks before those of its host, for the ranks before this one, and before its own. */
-		int block = hosts->first[host] * n + group->rank * ranks_on(hosts, host) + local_rank(hosts, i);
+	if (part.error == MPI_SUCCESS && !is_long(bytes, send, send_count, send_type))
+		part.error = MPI_ERR_TRUNCATE;
+	if (part.error == MPI_SUCCESS && !visible)
+		part.error = in_place ? pack_all(group, packed, recv, recv_count, recv_type, bytes)
+				      : pack_all(group, packed, send, send_count, send_type, bytes);
+	err = enter(group, &call, &part);
+	if (err == LEFT)
+		return PMPI_Alltoall(send, send_count, send_type, recv, recv_count, recv_type, comm);
+	if (is_over(&call, err))
+		return failed(comm, err);
+	out = at(group, 0, part_of(group, 0)->recv);
+	in = out + total;
+	for (int i = 0; i < hosts->size && err == MPI_SUCCESS; i++) {
+		int peer = local_rank(hosts, i), host = hosts->host[i];
 
 		if (host != hosts->own)
-			own_err = first_of(own_err, unpack(group, recv, i, recv_count, recv_type, from + bytes * (size_t)block,
-							   bytes));
+			copy(out + pieces.displs[host] + call.head + bytes * (size_t)(peer * n + group->rank),
+			     (const char *)part.send + bytes * (size_t)i, bytes);
+	}
+	arrive(group);
+	if (is_leader(group)) {
+		/* On their host all is done without it. */
+		pieces.counts[hosts->own] = 0;
+		for (int host = 0; host < hosts->nr; host++)
+			put_head(&call, out + pieces.displs[host], err, bytes);
+		sent = class_of(PMPI_Alltoallv(out, pieces.counts, pieces.displs, MPI_BYTE, in, pieces.counts, pieces.displs,
+					       MPI_BYTE, hosts->leaders));
+		group->own->error = first_of(first_of(sent, err), heads_error(hosts, &call, in, &pieces, bytes));
+	}
+	depart(group);
+	err = group->control[0]->error;
+	for (int i = 0; i < hosts->size && err == MPI_SUCCESS; i++) {
+		int peer = local_rank(hosts, i), host = hosts->host[i];
+		const char *from = host == hosts->own ?
+			at(group, peer, part_of(group, peer)->send) + bytes * (size_t)hosts->rank :
+			/* Those for the ranks before this one, and those before its own. */
+			in + pieces.displs[host] + call.head + bytes * (size_t)(group->rank * ranks_on(hosts, host) + peer);
+
+		err = unpack(group, recv, i, recv_count, recv_type, from, bytes, own);
 	}
 	barrier(group);
-	return result(comm, first_of(err, own_err));
+	return result(comm, err);
 }
 
 int hosts_alltoall(struct group *group, const void *send, int send_count, MPI_Datatype send_type, void *recv,
@@ -448,8 +658,6 @@ int hosts_alltoall(struct group *group, const void *send, int send_count, MPI_Da
 	const struct hosts *hosts = group->hosts;
 	size_t bytes = (size_t)recv_count * size_of(recv_type);
 
-	if (!is_long(bytes, send, send_count, send_type))
-		return failed(comm, MPI_ERR_TRUNCATE);
 	if (bytes <= ALLTOALL_TOGETHER && bytes * (size_t)hosts->size * (size_t)hosts->most <= ALLTOALL_MOST)
 		return alltoall_together(group, send, send_count, send_type, recv, recv_count, recv_type, comm);
 	if (send == MPI_IN_PLACE)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Collectives, each compared with the MPI library's own (PMPI_): mpi_hosts ROUNDS LARGEST [SEED].
+ * Collectives, each compared with the MPI library's own (PMPI_): mpi_hosts ROUNDS LARGEST [SEED [one-thread]].
  *
  * Each round is chosen by a seed that all ranks share: communicator, collective, number of bytes up to
  * LARGEST, type, operation, root, in place. Each rank chooses by itself where its memory is, whether it
@@ -474,7 +474,7 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (argc < 3) {
-		fprintf(stderr, "mpi_hosts ROUNDS LARGEST [SEED]\n");
+		fprintf(stderr, "mpi_hosts ROUNDS LARGEST [SEED [one-thread]]\n");
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	}
 	rounds = atoi(argv[1]);
@@ -509,7 +509,7 @@ int main(int argc, char **argv)
 	user_operation(MPI_COMM_WORLD);
 	user_operation(comms[2]);
 	intercommunicator(largest);
-	if (provided == MPI_THREAD_MULTIPLE)
+	if (provided == MPI_THREAD_MULTIPLE && argc < 5)
 		threads(seed, rounds / 10, largest);
 	MPI_Comm_disconnect(&comms[1]);
 	for (int i = 2; i < NR_COMMS; i++)

@@ -6,7 +6,7 @@
 # machine: apps
 # windows: yes
 # tier: newest  the calls of MPI are the same on every kernel
-# paths: lib/ tests/vm/programs/mpi_hosts.c tests/vm/guest/hosts.sh kernel/xpmem.* kernel/as/view/attach.* kernel/as/map/window.*
+# paths: lib/ tests/vm/programs/mpi_hosts.c tests/vm/programs/mpi_errors.c tests/vm/guest/hosts.sh kernel/xpmem.* kernel/as/view/attach.* kernel/as/map/window.*
 . "$(dirname "$0")/../guest/lib.sh"
 . "$(dirname "$0")/../guest/hosts.sh"
 
@@ -49,6 +49,11 @@ mpich 1 4 n1:2,n2:2 30 300000 4
 mpich 0 4 n1:1,n2:1 20 100000 5
 mpich 1 5 n1:3,n2:1,n3:1 20 100000 6
 expect_pool_free
+# One rank alone has no memory, or makes a mistake.
+program=$HPMMAP_ROOT/build/tests-vm/mpi_errors
+openmpi 1 4 n1:2,n2:2
+mpich 1 4 n1:2,n2:2
+program=$HPMMAP_ROOT/build/tests-vm/mpi_hosts
 # Ranks that are not registered.
 run 4 "$HPMMAP_ROOT/tests/vm/guest/hosts.sh" openmpi n1:2,n2:2 -x LD_PRELOAD="$libraries/openmpi/libhpmmap_mpi.so" \
 	-x HPMMAP_MPI_MIN_BYTES=1 -n 4 "$program.openmpi" 30 100000 7

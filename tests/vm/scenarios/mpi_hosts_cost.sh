@@ -3,7 +3,7 @@
 # pool: 512M
 # timeout: 900
 # takes: 200
-# machine: icount
+# machine: vm
 # tier: all  it counts instructions for minutes; mpi_hosts asks for the results
 # paths: lib/ tests/vm/programs/mpi_cost.c tests/vm/guest/hosts.sh
 . "$(dirname "$0")/../guest/lib.sh"
@@ -13,7 +13,7 @@
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=/tmp
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
-# The emulator counts each round of a repeated string instruction: one for each byte here.
+# The emulator counts each round of a repeated string instruction, one for each byte. The guest's kernel uses none for bytes.
 export GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_threshold=1073741824
 SIZES='65536 262144 1048576'
 
