@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Runs in a guest: faults.sh DIR RANKS MEMORY ITERATIONS... with ITERATIONS as APP:N. Every page fault of mini-applications under
-# THP, hugetlbfs and HPMMAP, alone and beside a build. DIR gets APP-MANAGER-NEIGHBOUR.json and .csv of `hpmmap trace report`.
+# Runs in a guest: faults.sh DIR RANKS MEMORY RUN... with RUN as APP:ITERATIONS:MANAGER:NEIGHBOUR, such as minimd:8:thp:build. Every
+# page fault of mini-applications under thp, hugetlb or hpmmap, alone (none) or beside a build. DIR gets APP-MANAGER-NEIGHBOUR.json
+# and .csv of `hpmmap trace report`.
 set -euo pipefail
 
 dir=$1 ranks=$2 memory=$3
@@ -78,10 +79,7 @@ one() { # APP ITERATIONS MANAGER NEIGHBOUR
 	echo "study: $name"
 }
 
-for app in "$@"; do
-	for manager in thp hugetlb hpmmap; do
-		for neighbour in none build; do
-			one "${app%:*}" "${app#*:}" $manager $neighbour
-		done
-	done
+for run in "$@"; do
+	IFS=: read -r app iterations manager neighbour <<<"$run"
+	one "$app" "$iterations" "$manager" "$neighbour"
 done

@@ -168,20 +168,12 @@ def windows(out: Path) -> dict:
     return {name.strip(): float(value) for name, value in lines}
 
 
-def _lines(out: Path) -> list[dict]:
+def lines(out: Path) -> dict:
     """Lines of JSON among what else a script has printed."""
     found = [json.loads(line) for line in (out / "stdout").read_text().splitlines() if line.startswith('{"')]
     if not found:
         raise ValueError("no line of JSON")
-    return found
-
-
-def allocators(out: Path) -> dict:
-    return {"rows": _lines(out)}
-
-
-def kernels(out: Path) -> dict:
-    return {"rows": _lines(out)}
+    return {"rows": found}
 
 
 def vm(out: Path) -> dict:
@@ -208,7 +200,7 @@ def vm(out: Path) -> dict:
 READERS: dict[str, Callable[[Path], dict]] = {
     one.__name__: one
     for one in (
-        alloc, allocators, colocation, colocation_hosts, colocation_ranks,
-        faults, kernels, messages, noise, vm, windows,
+        alloc, colocation, colocation_hosts, colocation_ranks,
+        faults, lines, messages, noise, vm, windows,
     )
 }  # fmt: skip

@@ -43,7 +43,7 @@ def collect(sections: list[Section], stores: list[Store], parts: list[str]) -> d
     measured = {}
     for store in stores:
         records = {part: store.record(part) for part in parts}
-        keys = ("commit", "command", "quick", "began", "seconds")
+        keys = ("commit", "command", "began", "seconds")
         measured[store.kernel] = {
             part: {key: record[key] for key in keys} for part, record in records.items() if record
         }
@@ -138,10 +138,9 @@ def _parts(record: dict) -> str:
     rows = []
     for kernel, parts in record["parts"].items():
         for name, one in parts.items():
-            quick = "yes" if one["quick"] else ""
-            cells = (kernel, name, one["commit"], one["began"], str(one["seconds"]), quick, one["command"])
+            cells = (kernel, name, one["commit"], one["began"], str(one["seconds"]), one["command"])
             rows.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>")
-    head = "".join(f"<th>{name}</th>" for name in ("Linux", "part", "commit", "begun", "seconds", "quick", "command"))
+    head = "".join(f"<th>{name}</th>" for name in ("Linux", "part", "commit", "begun", "seconds", "command"))
     return f'<h2>What was run</h2><table class="claims"><tr>{head}</tr>{"".join(rows)}</table>'
 
 
