@@ -68,9 +68,9 @@ def fault_run(report: dict, lines: list[dict], said: str) -> dict:
 
 
 def faults(out: Path) -> dict:
-    """By APP, MANAGER and NEIGHBOUR. Costs are instructions where the guest counted them."""
+    """By APP, RANKS, MANAGER and NEIGHBOUR. Costs are instructions where the guest counted them."""
     runs = {}
-    for file in sorted(out.glob("*-*-*.json")):
+    for file in sorted(out.glob("*-*-*-*.json")):
         with file.with_suffix(".csv").open(newline="") as text:
             lines = list(csv.DictReader(text))
         runs[file.stem] = fault_run(_json(file), lines, file.with_suffix(".out").read_text())

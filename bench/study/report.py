@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import html
 import json
+import re
 from pathlib import Path
 
 from . import pictures, verdict
@@ -74,6 +75,11 @@ def _tag(result: str) -> str:
     return f'<span class="tag {result.replace(" ", "-")}">{html.escape(result)}</span>'
 
 
+def _text(words: str) -> str:
+    """With commands in backticks."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(words))
+
+
 def label(name: str) -> str:
     """000-fig2 is figure 2."""
     what = name[4:]
@@ -115,23 +121,26 @@ def _section(section: Section, record: dict) -> str:
     for one in record["on"]:
         rows = "".join(
             f"<tr><td>{html.escape(claim['says'])}</td><td>{_tag(claim['verdict'])}</td>"
-            f"<td>{html.escape(claim['why'])}</td></tr>"
+            f"<td>{_text(claim['why'])}</td></tr>"
             for claim in one["claims"]
         )
         absent = [part for part, there in one["parts"].items() if not there]
         without = f'<p class="small">Not run on this kernel: {", ".join(absent)}.</p>' if absent else ""
         kernel = html.escape(one["kernel"])
-        claims.append(f"<p><b>Linux {kernel}:</b> {_tag(one['verdict'])} {html.escape(one['why'])}</p>{without}")
+        claims.append(f"<p><b>Linux {kernel}:</b> {_tag(one['verdict'])} {_text(one['why'])}</p>{without}")
         claims.append(f'<table class="claims">{rows}</table>' if rows else "")
         charts = _measured(section, one)
         here.append(f"<p><b>Linux {kernel}</b></p>{charts}" if charts else "")
     drawn = "".join(pictures.of_seed(seed)) + curves
-    pair = f'<div class="pair"><div>{drawn}</div><div>{"".join(here)}</div></div>'
-    judged = "" if section.kind == "drawing" else "".join(claims) + pair
-    only = "" if judged else f"<p>{_tag(record['on'][0]['verdict'])} {html.escape(record['on'][0]['why'])}</p>"
+    if section.kind == "measured":
+        pair = f'<div class="pair"><div>{drawn}</div><div>{"".join(here)}</div></div>'
+        body = "".join(claims) + pair
+    else:
+        # The same on each kernel.
+        body = f"<p>{_tag(record['on'][0]['verdict'])} {_text(record['on'][0]['why'])}</p>{drawn}"
     axes = f'<p class="small">Axes: {html.escape(seed["x"])}; {html.escape(seed["y"])}.</p>' if "x" in seed else ""
     title = f"{label(section.name)}: {html.escape(seed['title'])}"
-    return f'<h3 id="{section.name}">{title}</h3><ul>{says}</ul>{axes}{judged}{only}'
+    return f'<h3 id="{section.name}">{title}</h3><ul>{says}</ul>{axes}{body}'
 
 
 def _parts(record: dict) -> str:

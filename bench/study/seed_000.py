@@ -13,13 +13,13 @@ COSTS = "instructions of a fault"
 NO_METAL_TIME = "Runtimes of emulated guests mean nothing: `hpmmap bench colocation` measures them on a host."
 
 
-def _fault(app: str, manager: str, neighbour: str, kind: str, figure: str, part: str = "faults") -> str:
-    return f"{{{part}:{app}-{manager}-{neighbour}/kinds/{kind}/{figure}}}"
+def _fault(app: str, manager: str, neighbour: str, kind: str, figure: str) -> str:
+    return f"{{faults:{app}-1-{manager}-{neighbour}/kinds/{kind}/{figure}}}"
 
 
-def _count(app: str, manager: str, neighbour: str, kind: str, part: str = "faults") -> str:
+def _count(manager: str, neighbour: str, kind: str, ranks: int = 1) -> str:
     """How many faults of a kind there were, which may be none."""
-    return f"{{{part}:{app}-{manager}-{neighbour}/counts/{kind}|0}}"
+    return f"{{faults:minimd-{ranks}-{manager}-{neighbour}/counts/{kind}|0}}"
 
 
 def _cell(part: str, name: str, figure: str = "seconds/mean") -> str:
@@ -49,7 +49,7 @@ SECTIONS = (
             ),
             Claim(
                 "Under HPMMAP no fault brings a page of 2 MB, alone or beside a build.",
-                f"{_count('minimd', 'hpmmap', 'build', '2m')} + {_count('minimd', 'hpmmap', 'none', '2m')} < 1",
+                f"{_count('hpmmap', 'build', '2m')} + {_count('hpmmap', 'none', '2m')} < 1",
             ),
         ),
         (
@@ -130,18 +130,18 @@ SECTIONS = (
             ),
         ),
         (
-            Points("THP, alone", "faults:minimd-thp-none"),
-            Points("THP, beside a build", "faults:minimd-thp-build"),
-            Points("HPMMAP, beside a build", "faults:minimd-hpmmap-build"),
+            Points("THP, alone", "faults:minimd-1-thp-none"),
+            Points("THP, beside a build", "faults:minimd-1-thp-build"),
+            Points("HPMMAP, beside a build", "faults:minimd-1-hpmmap-build"),
         ),
     ),
     Section(
         "000-fig5",
-        ("faults-ranks",),
+        ("faults",),
         (
             Claim(
                 "Merges stop faults of ranks beside a build.",
-                f"{_count('minimd', 'thp', 'build', '4k+merge', 'faults-ranks')} >= 1",
+                f"{_count('thp', 'build', '4k+merge', 4)} >= 1",
                 "no fault fell into a merge in this run",
             ),
             Claim(
@@ -149,16 +149,15 @@ SECTIONS = (
                 metal="The ranks take turns on one CPU here; the picture shows their own times.",
             ),
         ),
-        (Points("Faults that waited for a merge, by rank", "faults-ranks:minimd-thp-build", ("4k+merge", "2m+merge")),),
+        (Points("Faults that waited for a merge, by rank", "faults:minimd-4-thp-build", ("4k+merge", "2m+merge")),),
     ),
     Section(
         "000-fig6",
-        ("faults", "faults-programs"),
+        ("faults",),
         (
             Claim(
                 "HPCCG: some faults of 4 KB cost more than large pages beside a build.",
-                f"{_fault('minicg', 'hugetlb', 'build', '4k', 'max', 'faults-programs')} > "
-                f"{_fault('minicg', 'hugetlb', 'build', 'hugetlb', 'p50', 'faults-programs')}",
+                f"{_fault('minicg', 'hugetlb', 'build', '4k', 'max')} > {_fault('minicg', 'hugetlb', 'build', 'hugetlb', 'p50')}",
                 "no fault of 4 KB had to reclaim memory itself",
             ),
             Claim(
@@ -168,25 +167,18 @@ SECTIONS = (
             ),
             Claim(
                 "miniFE: the same.",
-                f"{_fault('minife', 'hugetlb', 'build', '4k', 'max', 'faults-programs')} > "
-                f"{_fault('minife', 'hugetlb', 'build', 'hugetlb', 'p50', 'faults-programs')}",
+                f"{_fault('minife', 'hugetlb', 'build', '4k', 'max')} > {_fault('minife', 'hugetlb', 'build', 'hugetlb', 'p50')}",
                 "no fault of 4 KB had to reclaim memory itself",
             ),
             Claim(
                 "CloverLeaf: the same.",
-                f"{_fault('minihydro', 'hugetlb', 'build', '4k', 'max', 'faults-programs')} > "
-                f"{_fault('minihydro', 'hugetlb', 'build', 'hugetlb', 'p50', 'faults-programs')}",
+                f"{_fault('minihydro', 'hugetlb', 'build', '4k', 'max')} > {_fault('minihydro', 'hugetlb', 'build', 'hugetlb', 'p50')}",
                 "no fault of 4 KB had to reclaim memory itself",
             ),
         ),
         tuple(
-            Points(f"{app}, {'alone' if beside == 'none' else 'beside a build'}", f"{part}:{app}-hugetlb-{beside}")
-            for part, app in (
-                ("faults-programs", "minicg"),
-                ("faults", "minimd"),
-                ("faults-programs", "minife"),
-                ("faults-programs", "minihydro"),
-            )
+            Points(f"{app}, {'alone' if beside == 'none' else 'beside a build'}", f"faults:{app}-1-hugetlb-{beside}")
+            for app in ("minicg", "minimd", "minife", "minihydro")
             for beside in ("none", "build")
         ),
     ),
