@@ -130,7 +130,7 @@ def _section(section: Section, record: dict) -> str:
         claims.append(f"<p><b>Linux {kernel}:</b> {_tag(one['verdict'])} {_text(one['why'])}</p>{without}")
         claims.append(f'<table class="claims">{rows}</table>' if rows else "")
         charts = _measured(section, one)
-        here.append(f"<p><b>Linux {kernel}</b></p>{charts}" if charts else "")
+        here.append(f'<p><b>Linux {kernel}</b></p><div class="charts">{charts}</div>' if charts else "")
     drawn = "".join(pictures.of_seed(seed)) + curves
     if section.kind == "measured":
         pair = f'<div class="pair"><div>{drawn}</div><div>{"".join(here)}</div></div>'
