@@ -29,7 +29,7 @@ matplotlib.rcParams.update(
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#888888", "#f0e442")
 KINDS = {
     "4k": COLOURS[5], "2m": COLOURS[2], "hugetlb": COLOURS[2], "cow": COLOURS[3],
-    "4k+merge": COLOURS[0], "2m+merge": COLOURS[4], "4k+reclaim": COLOURS[1],
+    "merge": COLOURS[0], "4k+reclaim": COLOURS[1],
 }  # fmt: skip
 SIZE = (4.6, 3.1)
 

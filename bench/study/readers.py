@@ -31,9 +31,8 @@ def _thinned(points: list[list]) -> list[list]:
 
 
 def _statistics(costs: list[int]) -> dict:
-    costs.sort()
+    costs = sorted(costs) or [0]
     return {
-        "count": len(costs),
         "mean": statistics.fmean(costs),
         "stddev": statistics.stdev(costs) if len(costs) > 1 else 0.0,
         "p50": costs[(len(costs) - 1) // 2],
@@ -43,24 +42,26 @@ def _statistics(costs: list[int]) -> dict:
 
 
 def fault_run(report: dict, lines: list[dict], said: str) -> dict:
-    """A recording: costs by kind and stall, and the faults, of the ranks alone."""
+    """A recording: costs by kind and stall, and the faults, of the ranks alone.
+
+    What waits for a merge is a kind of its own."""
     if [json.loads(text)["verified"] for text in said.splitlines() if text.startswith('{"app"')] != [True]:
         raise ValueError(f"the program has not verified its result: {said.strip()}")
     if report["dropped"]:
         raise ValueError(f"{report['dropped']} faults are missing in the recording")
-    kinds: dict[str, list[int]] = {}
+    kinds: dict[str, list[int]] = {"merge": []}
     points = []
     for line in lines:
         # Pages that a call fills are no exceptions; the launcher is no rank.
         if line["origin"] == "call" or not line["rank"]:
             continue
-        kind = line["kind"] + (f"+{line['stall']}" if line["stall"] else "")
+        kind = "merge" if line["stall"] == "merge" else line["kind"] + (f"+{line['stall']}" if line["stall"] else "")
         kinds.setdefault(kind, []).append(int(line["cost_ns"]))
         points.append([int(line["time_ns"]), int(line["cost_ns"]), kind, line["rank"]])
     return {
         "run": report["run_ns"],
         "counts": {kind: len(costs) for kind, costs in sorted(kinds.items())},
-        "kinds": {kind: _statistics(costs) for kind, costs in sorted(kinds.items())},
+        "kinds": {kind: {"count": len(costs), **_statistics(costs)} for kind, costs in sorted(kinds.items())},
         "stolen": report["stolen"],
         "agree": report["faults"]["agree"],
         "points": _thinned(points),

@@ -17,6 +17,10 @@ def _fault(app: str, manager: str, neighbour: str, kind: str, figure: str) -> st
     return f"{{faults:{app}-1-{manager}-{neighbour}/kinds/{kind}/{figure}}}"
 
 
+def _thp(neighbour: str, kind: str, figure: str) -> str:
+    return f"{{faults-thp:minimd-1-thp-{neighbour}/kinds/{kind}/{figure}}}"
+
+
 def _count(manager: str, neighbour: str, kind: str, ranks: int = 1) -> str:
     """How many faults of a kind there were, which may be none."""
     return f"{{faults:minimd-{ranks}-{manager}-{neighbour}/counts/{kind}|0}}"
@@ -33,19 +37,20 @@ def _late(ranks: int, manager: str) -> str:
 SECTIONS = (
     Section(
         "000-fig2",
-        ("faults",),
+        ("faults-thp", "faults"),
         (
             Claim("A fault of 2 MB costs over 350,000 cycles more than one of 4 KB.", metal=METAL_CYCLES),
             Claim(
                 "Beside a build a fault of 2 MB costs nearly twice as much (here: 1.5 times in the mean).",
-                f"{_fault('minimd', 'thp', 'build', '2m', 'mean')} >= 1.5 * {_fault('minimd', 'thp', 'none', '2m', 'mean')}",
+                f"{_thp('build', '2m', 'mean')} >= 1.5 * {_thp('none', '2m', 'mean')}",
                 "a fault executes the same instructions beside a build; what the build takes is memory bandwidth, caches and "
                 "locks, which only CPUs that run at once have",
             ),
             Claim(
                 "A fault that waits for a merge costs roughly 1,000 times what others of 4 KB cost (here: 300 to 3,000 times).",
-                f"{_fault('minimd', 'thp', 'build', '4k+merge', 'mean')} >= 300 * {_fault('minimd', 'thp', 'build', '4k', 'p50')} "
-                f"and {_fault('minimd', 'thp', 'build', '4k+merge', 'mean')} <= 3000 * {_fault('minimd', 'thp', 'build', '4k', 'p50')}",
+                f"{_thp('build', 'merge', 'mean')} >= 300 * {_thp('build', '4k', 'p50')} "
+                f"and {_thp('build', 'merge', 'mean')} <= 3000 * {_thp('build', '4k', 'p50')}",
+                "few faults of so short a run meet a merge, or none (0)",
             ),
             Claim(
                 "Under HPMMAP no fault brings a page of 2 MB, alone or beside a build.",
@@ -57,8 +62,8 @@ SECTIONS = (
                 "miniMD-like program under THP, medians",
                 COSTS,
                 {
-                    f"{kind}, {'alone' if beside == 'none' else 'build'}": _fault("minimd", "thp", beside, kind, "p50")
-                    for kind in ("4k", "2m", "4k+merge")
+                    f"{kind}, {'alone' if beside == 'none' else 'build'}": _thp(beside, kind, "p50")
+                    for kind in ("4k", "2m", "merge")
                     for beside in ("none", "build")
                 },
             ),
@@ -67,10 +72,9 @@ SECTIONS = (
                 ("faults", "mean", "deviation", "median", "99 %", "most"),
                 {
                     f"{kind}, {beside}": tuple(
-                        _fault("minimd", "thp", beside, kind, figure)
-                        for figure in ("count", "mean", "stddev", "p50", "p99", "max")
+                        _thp(beside, kind, figure) for figure in ("count", "mean", "stddev", "p50", "p99", "max")
                     )
-                    for kind in ("4k", "2m", "4k+merge")
+                    for kind in ("4k", "2m", "merge")
                     for beside in ("none", "build")
                 },
             ),
@@ -118,20 +122,20 @@ SECTIONS = (
     ),
     Section(
         "000-fig4",
-        ("faults",),
+        ("faults-thp", "faults"),
         (
             Claim(
                 "Faults of 2 MB are among the dearest: the median one costs more than 99 % of those of 4 KB.",
-                f"{_fault('minimd', 'thp', 'none', '2m', 'p50')} > {_fault('minimd', 'thp', 'none', '4k', 'p99')}",
+                f"{_thp('none', '2m', 'p50')} > {_thp('none', '4k', 'p99')}",
             ),
             Claim(
                 "The spread of faults of 4 KB grows beside a build.",
-                f"{_fault('minimd', 'thp', 'build', '4k', 'stddev')} > {_fault('minimd', 'thp', 'none', '4k', 'stddev')}",
+                f"{_thp('build', '4k', 'stddev')} > {_thp('none', '4k', 'stddev')}",
             ),
         ),
         (
-            Points("THP, alone", "faults:minimd-1-thp-none"),
-            Points("THP, beside a build", "faults:minimd-1-thp-build"),
+            Points("THP, alone", "faults-thp:minimd-1-thp-none"),
+            Points("THP, beside a build", "faults-thp:minimd-1-thp-build"),
             Points("HPMMAP, beside a build", "faults:minimd-1-hpmmap-build"),
         ),
     ),
@@ -141,7 +145,7 @@ SECTIONS = (
         (
             Claim(
                 "Merges stop faults of ranks beside a build.",
-                f"{_count('thp', 'build', '4k+merge', 4)} >= 1",
+                f"{_count('thp', 'build', 'merge', 4)} >= 1",
                 "no fault fell into a merge in this run",
             ),
             Claim(
@@ -149,7 +153,7 @@ SECTIONS = (
                 metal="The ranks take turns on one CPU here; the picture shows their own times.",
             ),
         ),
-        (Points("Faults that waited for a merge, by rank", "faults:minimd-4-thp-build", ("4k+merge", "2m+merge")),),
+        (Points("Faults that waited for a merge, by rank", "faults:minimd-4-thp-build", ("merge",)),),
     ),
     Section(
         "000-fig6",

@@ -227,7 +227,7 @@ def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
         figures = dict(zip(("total", "user", "system", "mb"), seeds[table]["rows"][name], strict=False))
         return {seed_001._allocator(app, allocator, figure): number for figure, number in figures.items()}
 
-    fault = partial(seed_000._fault, "minimd", "thp", "build")
+    fault = partial(seed_000._thp, "build")
     small = {
         path: number
         for name in ("glibc", "jemalloc", "tcmalloc")
@@ -238,7 +238,7 @@ def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
     paging = seeds["002-fig3.12"]["bars"]
     return {
         # Only the text has it.
-        ("000-fig2", 2): {fault("4k+merge", "mean"): 1000, fault("4k", "p50"): 1},
+        ("000-fig2", 2): {fault("merge", "mean"): 1000, fault("4k", "p50"): 1},
         ("001-fig3", 0): rate("4k", pages["4 KB pages"]) | rate("thp", pages["huge pages"]),
         ("001-fig5", 0): rate("hpmmap-dirty", lines["standard"][0][1])
         | rate("hpmmap-reuse", lines["page reuse"][0][1]),
@@ -381,7 +381,7 @@ def test_a_study_that_has_not_ended_is_no_result(tmp_path):
 
 def test_parts_are_chosen_by_section_seed_and_name():
     parts, sections = runner.load_parts(), load_sections()
-    assert [one.name for one in chosen("000-fig2", parts, sections)] == ["faults"]
+    assert [one.name for one in chosen("000-fig2", parts, sections)] == ["faults", "faults-thp"]
     assert [one.name for one in chosen("windows,003-fig7", parts, sections)] == ["windows", "kernels"]
     assert {one.name for one in chosen("003", parts, sections)} == {"noise", "noise-tasks", "messages", "kernels"}
     assert chosen("000-fig1", parts, sections) == []
@@ -420,9 +420,11 @@ def test_recordings_are_read():
     others = [{**line, "cost_ns": "9"}, {**line, "stall": ""}, {**line, "rank": ""}, {**line, "origin": "call"}]
     said = '{"app": "minimd", "verified": true}\n'
     run = readers.fault_run(whole, [line, *others], said)
-    assert {kind: one["count"] for kind, one in run["kinds"].items()} == run["counts"] == {"4k": 1, "4k+merge": 2}
-    assert run["kinds"]["4k+merge"] == {"count": 2, "mean": 8, "stddev": 2**0.5, "p50": 7, "p99": 7, "max": 9}
-    assert [5, 7, "4k+merge", "0"] in run["points"] and len(run["points"]) == 3 and run["run"] == 9
+    assert {kind: one["count"] for kind, one in run["kinds"].items()} == run["counts"] == {"4k": 1, "merge": 2}
+    assert run["kinds"]["merge"] == {"count": 2, "mean": 8, "stddev": 2**0.5, "p50": 7, "p99": 7, "max": 9}
+    assert [5, 7, "merge", "0"] in run["points"] and len(run["points"]) == 3 and run["run"] == 9
+    none = readers.fault_run(whole, [{**line, "stall": ""}], said)
+    assert none["kinds"]["merge"]["count"] == none["kinds"]["merge"]["mean"] == 0
     with pytest.raises(ValueError, match="not verified"):
         readers.fault_run(whole, [line], "")
     with pytest.raises(ValueError, match="3 faults are missing"):
@@ -469,14 +471,14 @@ def test_the_report_says_what_is_measured_and_what_is_not(tmp_path):
 
 
 def test_each_kind_of_chart_is_drawn():
-    points = [[10**9, 500, "4k", "0"], [2 * 10**9, 70000, "2m", "1"], [3 * 10**9, 900000, "4k+merge", "1"]]
+    points = [[10**9, 500, "4k", "0"], [2 * 10**9, 70000, "2m", "1"], [3 * 10**9, 900000, "merge", "1"]]
     data = {"p": {**DATA["p"], "run": {"points": points}}}
     charts = [
         Lines("lines", "x", "y", {"one": ("p:rows", "", "{k}", "{v}")}),
         Lines("log", "x", "y", {"one": ("p:rows", "", "{k}", "{v}")}, log=True),
         Bars("bars", "y", {"a": "{p:runs/a/mean}"}),
         Points("points", "p:run"),
-        Points("some", "p:run", ("4k+merge",)),
+        Points("some", "p:run", ("merge",)),
     ]
     for chart in charts:
         drawn = pictures.of_chart(chart, pictures.figures_of(chart, data))
