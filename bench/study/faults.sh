@@ -62,7 +62,7 @@ one() { # APP RANKS MEMORY ITERATIONS MANAGER NEIGHBOUR
 		job=(env GLIBC_TUNABLES=glibc.malloc.hugetlb=2:glibc.malloc.mmap_max=0)
 		;;
 	hpmmap)
-		hpmmap pool add --node 0 --size $(((job_mib + 127) / 128 * 128))M >/dev/null
+		hpmmap pool add --node 0 --size $(((job_mib + 127) / 128 * 128))M --leave 256M >/dev/null
 		job=(hpmmap run --)
 		;;
 	esac

@@ -21,9 +21,9 @@ def _thp(neighbour: str, kind: str, figure: str) -> str:
     return f"{{faults-thp:minimd-1-thp-{neighbour}/kinds/{kind}/{figure}}}"
 
 
-def _count(manager: str, neighbour: str, kind: str, ranks: int = 1) -> str:
+def _count(run: str, kind: str) -> str:
     """How many faults of a kind there were, which may be none."""
-    return f"{{faults:minimd-{ranks}-{manager}-{neighbour}/counts/{kind}|0}}"
+    return f"{{{run}/counts/{kind}|0}}"
 
 
 def _cell(part: str, name: str, figure: str = "seconds/mean") -> str:
@@ -54,7 +54,7 @@ SECTIONS = (
             ),
             Claim(
                 "Under HPMMAP no fault brings a page of 2 MB, alone or beside a build.",
-                f"{_count('hpmmap', 'build', '2m')} + {_count('hpmmap', 'none', '2m')} < 1",
+                f"{_count('faults:minimd-1-hpmmap-build', '2m')} + {_count('faults:minimd-1-hpmmap-none', '2m')} < 1",
             ),
         ),
         (
@@ -141,11 +141,11 @@ SECTIONS = (
     ),
     Section(
         "000-fig5",
-        ("faults",),
+        ("faults-thp",),
         (
             Claim(
                 "Merges stop faults of ranks beside a build.",
-                f"{_count('thp', 'build', 'merge', 4)} >= 1",
+                f"{_count('faults-thp:minimd-4-thp-build', 'merge')} >= 1",
                 "no fault fell into a merge in this run",
             ),
             Claim(
@@ -153,7 +153,7 @@ SECTIONS = (
                 metal="The ranks take turns on one CPU here; the picture shows their own times.",
             ),
         ),
-        (Points("Faults that waited for a merge, by rank", "faults:minimd-4-thp-build", ("merge",)),),
+        (Points("Faults that waited for a merge, by rank", "faults-thp:minimd-4-thp-build", ("merge",)),),
     ),
     Section(
         "000-fig6",
