@@ -23,7 +23,6 @@ from .sections import load_sections
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/run study", description=__doc__, allow_abbrev=False)
     parser.add_argument("--kernel", help="kernel series, with commas (default: 6.12)", default="6.12")
-    parser.add_argument("--quick", action="store_true", help="a small subset, on two cores in half an hour")
     parser.add_argument("--only", help="sections, seeds or parts, with commas: 000-fig2,003,messages")
     parser.add_argument("--again", action="store_true", help="measure anew what has a result")
     parser.add_argument("--resume", action="store_true", help="go on with what is missing (the default)")
@@ -60,10 +59,9 @@ def listed(parts: dict[str, Part], sections: list[Section], stores: list[Store])
         lines.append(f"{section.name:<14} {section.kind:<9} {', '.join(section.parts):<24} {section.seed['title']}")
     lines.append("")
     for part in parts.values():
-        done = [store.kernel for store in stores if store.is_done(part, quick=part.quick is not None)]
-        quick = f"{part.quick_minutes} min" if part.quick else "-"
+        done = [store.kernel for store in stores if store.is_done(part)]
         state = f"measured on {', '.join(done)}" if done else "not measured"
-        lines.append(f"{part.name:<14} {part.minutes:>4} min, quick {quick:>7}: {part.about}; {state}")
+        lines.append(f"{part.name:<14} {part.minutes:>4} min: {part.about}; {state}")
     return "\n".join(lines)
 
 
@@ -86,11 +84,11 @@ def main(words: list[str] | None = None) -> int:
     status = 0
     try:
         for store in stores if not args.report else ():
-            todo = missing(wanted, store, args.quick, args.again)
-            minutes = sum(part.quick_minutes if args.quick else part.minutes for part in todo)
+            todo = missing(wanted, store, args.again)
+            minutes = sum(part.minutes for part in todo)
             say(f"Linux {store.kernel}: {len(todo)} parts to run, about {minutes} minutes on two cores")
             for part in todo:
-                if not run_part(part, store, args.quick, READERS[part.reads], say):
+                if not run_part(part, store, READERS[part.reads], say):
                     status = 1
     except KeyboardInterrupt:
         say(f"interrupted; the same command{' without --again' if args.again else ''} goes on")

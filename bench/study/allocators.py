@@ -28,13 +28,15 @@ LIBRARIES = {
 }
 # As `hpmmap bench alloc` has it: no more than is needed, and given back.
 OURS_CONF = "MALLOC_CONF=retain:false,oversize_threshold:2097152"
-METHODS = {"4k": ("never", 4), "thp": ("always", 4), "hpmmap": ("always", 5)}
-"""The setting of transparent huge pages, and how many of the allocators."""
+PEERS = [name for name in LIBRARIES if name != OURS]
+METHODS = {"4k": ("never", PEERS), "thp": ("always", PEERS), "hpmmap": ("always", list(LIBRARIES))}
+"""The setting of transparent huge pages, and the allocators."""
+LESS = {"4k": ("never", PEERS), "hpmmap": ("always", [OURS])}
 MELT = ["-in", str(ROOT / "crates/hpmmap-bench/src/colocation/lammps.in"), "-log", "none"]
 QUERY = """
 import duckdb
 base = duckdb.connect(config={"threads": 1})
-base.sql("create table t as select (range * 7919) % 100003 as k, hash(range) % 1000 as v from range(400000)")
+base.sql("create table t as select (range * 7919) % 100003 as k, hash(range) % 1000 as v from range(50000)")
 print(base.sql("select k % 5000 as g, count(*), sum(v) from t group by g order by g").fetchall())
 print(base.sql("select count(*) from t a join t b on a.k = b.k where a.v < 50").fetchall())
 """
@@ -42,11 +44,12 @@ APPS = ROOT / "build/bench/apps"
 PYTHON = str(ROOT / "build/venv/bin/python")
 
 
+# Commands, and what they are run on: the seed has huge pages and reuse for the first two.
 PROGRAMS = {
-    "minihydro": [str(APPS / "minihydro"), "--json", "--size=500", "--iterations=30"],
-    "miniamr": [str(APPS / "miniamr"), "--json", "--size=40", "--iterations=40"],
-    "lammps": ["lmp", *MELT, "-var", "steps", "20"],
-    "duckdb": [PYTHON, "-c", QUERY],
+    "minihydro": (METHODS, [str(APPS / "minihydro"), "--json", "--size=400", "--iterations=10"]),
+    "miniamr": (METHODS, [str(APPS / "miniamr"), "--json", "--size=24", "--iterations=20"]),
+    "lammps": (LESS, ["lmp", *MELT, "-var", "steps", "2"]),
+    "duckdb": (LESS, [PYTHON, "-c", QUERY]),
 }
 
 
@@ -93,11 +96,11 @@ def main() -> None:
     os.environ |= {"TMPDIR": "/tmp", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     os.environ |= {"OMPI_MCA_ess_singleton_isolated": "1"}
     subprocess.run(["hpmmap", "pool", "add", "--size", "1536M", "--leave", "256M"], check=True, stdout=sys.stderr)
-    for program, command in PROGRAMS.items():
+    for program, (methods, command) in PROGRAMS.items():
         results = set()
-        for method, (setting, count) in METHODS.items():
+        for method, (setting, allocators) in methods.items():
             Path("/sys/kernel/mm/transparent_hugepage/enabled").write_text(setting)
-            for allocator in list(LIBRARIES)[:count]:
+            for allocator in allocators:
                 row = measure(program, command, allocator, method)
                 results.add(row["result"])
                 print(json.dumps(row), flush=True)

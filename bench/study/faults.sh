@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# Runs in a guest: faults.sh DIR RANKS MEMORY ITERATIONS... with ITERATIONS as APP:N. Every page fault of mini-applications under
-# THP, hugetlbfs and HPMMAP, alone and beside a build. DIR gets APP-MANAGER-NEIGHBOUR.json and .csv of `hpmmap trace report`.
+# Runs in a guest: faults.sh DIR RUN... with RUN as APP:RANKS:MEMORY:ITERATIONS:MANAGER:NEIGHBOUR, such as minimd:1:32M:8:thp:build.
+# Every page fault of mini-applications under thp, hugetlb or hpmmap, alone (none) or beside a build. DIR gets
+# APP-RANKS-MANAGER-NEIGHBOUR.json and .csv of `hpmmap trace report`.
 set -euo pipefail
 
-dir=$1 ranks=$2 memory=$3
-shift 3
+dir=$1
+shift
 cd "$HPMMAP_ROOT"
 thp=/sys/kernel/mm/transparent_hugepage
 mount -t tmpfs -o size=64M none /mnt
@@ -17,8 +18,6 @@ echo always >$thp/enabled
 echo 20 >$thp/khugepaged/scan_sleep_millisecs
 echo 20 >$thp/khugepaged/alloc_sleep_millisecs
 echo 4096 >$thp/khugepaged/pages_to_scan
-# As the seed does: the memory of the job is reserved or offline, the neighbour has the rest.
-job_mib=$((ranks * ${memory%M} * 3 / 2 + 64))
 
 # Files of C that take an optimising compiler long.
 for file in 1 2 3 4; do
@@ -52,20 +51,22 @@ end() {
 }
 trap end EXIT
 
-one() { # APP ITERATIONS MANAGER NEIGHBOUR
-	local app=$1 iterations=$2 name=$1-$3-$4 ordinary=0 job=()
-	case $3 in
+one() { # APP RANKS MEMORY ITERATIONS MANAGER NEIGHBOUR
+	local app=$1 ranks=$2 memory=$3 iterations=$4 manager=$5 neighbour=$6 name=$1-$2-$5-$6 ordinary=0 job=()
+	# As the seed does: the memory of the job is reserved or offline, the neighbour has the rest.
+	local job_mib=$((ranks * ${memory%M} * 3 / 2 + 64))
+	case $manager in
 	thp) ordinary=$job_mib ;;
 	hugetlb)
 		echo $((job_mib / 2)) >/proc/sys/vm/nr_hugepages
 		job=(env GLIBC_TUNABLES=glibc.malloc.hugetlb=2:glibc.malloc.mmap_max=0)
 		;;
 	hpmmap)
-		hpmmap pool add --node 0 --size $(((job_mib + 127) / 128 * 128))M >/dev/null
+		hpmmap pool add --node 0 --size $(((job_mib + 127) / 128 * 128))M --leave 256M >/dev/null
 		job=(hpmmap run --)
 		;;
 	esac
-	begin "$4" $ordinary
+	begin "$neighbour" $ordinary
 	hpmmap trace record -o /mnt/trace -- mpirun.openmpi -n "$ranks" "${job[@]}" "build/bench/apps/$app" --memory "$memory" \
 		--iterations "$iterations" --started /mnt/started --json >"/mnt/$name.out"
 	end
@@ -73,15 +74,12 @@ one() { # APP ITERATIONS MANAGER NEIGHBOUR
 	hpmmap trace report --csv /mnt/trace >"$dir/$name.csv"
 	cp "/mnt/$name.out" "$dir/"
 	rm -f /mnt/trace /mnt/started
-	[ "$3" != hugetlb ] || echo 0 >/proc/sys/vm/nr_hugepages
-	[ "$3" != hpmmap ] || hpmmap pool remove --all >/dev/null
+	[ "$manager" != hugetlb ] || echo 0 >/proc/sys/vm/nr_hugepages
+	[ "$manager" != hpmmap ] || hpmmap pool remove --all >/dev/null
 	echo "study: $name"
 }
 
-for app in "$@"; do
-	for manager in thp hugetlb hpmmap; do
-		for neighbour in none build; do
-			one "${app%:*}" "${app#*:}" $manager $neighbour
-		done
-	done
+for run in "$@"; do
+	IFS=: read -ra words <<<"$run"
+	one "${words[@]}"
 done

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import html
 import io
+import textwrap
 from collections.abc import Callable, Sequence
 
 import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from .model import Bars, Lines, Points, Rows
 from .values import PATH, Data, Missing, conditions, formula, look_up, matches, shown
@@ -19,15 +20,36 @@ matplotlib.rcParams.update(
         "svg.fonttype": "none",
         "svg.hashsalt": "study",
         "font.size": 9,
+        "axes.titlesize": 9,
         "axes.spines.top": False,
         "axes.spines.right": False,
     }
 )
 # Colours that colour-blind people can tell apart (Okabe and Ito).
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#888888", "#f0e442")
-KINDS = {"4k": COLOURS[5], "2m": COLOURS[2], "hugetlb": COLOURS[2], "file": COLOURS[6], "cow": COLOURS[3]}
-MERGE = COLOURS[0]
-SIZE = (4.6, 2.9)
+KINDS = {
+    "4k": COLOURS[5], "2m": COLOURS[2], "hugetlb": COLOURS[2], "cow": COLOURS[3],
+    "merge": COLOURS[0], "4k+reclaim": COLOURS[1],
+}  # fmt: skip
+SIZE = (4.6, 3.1)
+
+
+def _titled(title: str) -> str:
+    """In lines that the picture has room for."""
+    return textwrap.fill(title, 52)
+
+
+def _bytes(value: float, _place: object = None) -> str:
+    """A size on an axis."""
+    for unit, scale in (("M", 1 << 20), ("K", 1 << 10)):
+        if value >= scale:
+            return f"{value / scale:g}{unit}"
+    return f"{value:g}"
+
+
+def _legend(axes) -> None:
+    """Below the axes, where no point lies."""
+    axes.figure.legend(loc="outside lower center", ncols=3, fontsize=7, frameon=False)
 
 
 def _svg(draw: Callable, size: tuple[float, float] = SIZE) -> str:
@@ -47,12 +69,16 @@ def _lines(title: str, x: str, y: str, series: dict[str, Sequence[Sequence[float
             )
         if log:
             axes.set_xscale("symlog", base=2, linthresh=8)
+            sizes = [point[0] for points in series.values() for point in points]
+            axes.set_xticks([one for one in (0, *(8 << 3 * n for n in range(8))) if min(sizes) <= one <= max(sizes)])
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.xaxis.set_major_formatter(_bytes)
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=0)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set(title=title, xlabel=x, ylabel=y)
-        axes.legend(fontsize=7, frameon=False)
+        axes.set(title=_titled(title), xlabel=x, ylabel=y)
+        _legend(axes)
 
     return _svg(draw)
 
@@ -64,7 +90,9 @@ def _bars(title: str, y: str, bars: dict[str, float]) -> str:
         axes.bar_label(drawn, labels=[shown(value) for value in bars.values()], padding=2, fontsize=8)
         axes.invert_yaxis()
         axes.margins(x=0.18)
-        axes.set(title=title, xlabel=y)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.xaxis.set_major_formatter(lambda value, _place: shown(value))
+        axes.set(title=_titled(title), xlabel=y)
 
     return _svg(draw, (SIZE[0], max(1.2, 0.75 + 0.21 * len(bars))))
 
@@ -75,11 +103,11 @@ def _points(title: str, points: list[list], by_rank: bool) -> str:
         for time, cost, kind, rank in points:
             groups.setdefault(f"rank {rank}" if by_rank else kind, []).append((time / 1e9, max(cost, 1)))
         for (name, group), colour in zip(sorted(groups.items()), COLOURS * 3, strict=False):
-            kind_colour = MERGE if "+merge" in name else KINDS.get(name, COLOURS[6])
-            axes.scatter(*zip(*group, strict=True), s=5, label=name, color=colour if by_rank else kind_colour)
+            shade = colour if by_rank else KINDS.get(name, COLOURS[6])
+            axes.scatter(*zip(*group, strict=True), s=5, label=name, color=shade)
         axes.set_yscale("log")
-        axes.set(title=title, xlabel="time of the run, 10^9 instructions", ylabel="instructions of a fault")
-        axes.legend(fontsize=7, frameon=False, loc="upper right", ncols=2)
+        axes.set(title=_titled(title), xlabel="time of the run, 10^9 instructions", ylabel="instructions of a fault")
+        _legend(axes)
 
     return _svg(draw)
 

@@ -31,9 +31,8 @@ def _thinned(points: list[list]) -> list[list]:
 
 
 def _statistics(costs: list[int]) -> dict:
-    costs.sort()
+    costs = sorted(costs) or [0]
     return {
-        "count": len(costs),
         "mean": statistics.fmean(costs),
         "stddev": statistics.stdev(costs) if len(costs) > 1 else 0.0,
         "p50": costs[(len(costs) - 1) // 2],
@@ -43,24 +42,26 @@ def _statistics(costs: list[int]) -> dict:
 
 
 def fault_run(report: dict, lines: list[dict], said: str) -> dict:
-    """A recording: costs by kind and stall, and the faults, of the ranks alone."""
+    """A recording: costs by kind and stall, and the faults, of the ranks alone.
+
+    What waits for a merge is a kind of its own."""
     if [json.loads(text)["verified"] for text in said.splitlines() if text.startswith('{"app"')] != [True]:
         raise ValueError(f"the program has not verified its result: {said.strip()}")
     if report["dropped"]:
         raise ValueError(f"{report['dropped']} faults are missing in the recording")
-    kinds: dict[str, list[int]] = {}
+    kinds: dict[str, list[int]] = {"merge": []}
     points = []
     for line in lines:
         # Pages that a call fills are no exceptions; the launcher is no rank.
         if line["origin"] == "call" or not line["rank"]:
             continue
-        kind = line["kind"] + (f"+{line['stall']}" if line["stall"] else "")
+        kind = "merge" if line["stall"] == "merge" else line["kind"] + (f"+{line['stall']}" if line["stall"] else "")
         kinds.setdefault(kind, []).append(int(line["cost_ns"]))
         points.append([int(line["time_ns"]), int(line["cost_ns"]), kind, line["rank"]])
     return {
         "run": report["run_ns"],
         "counts": {kind: len(costs) for kind, costs in sorted(kinds.items())},
-        "kinds": {kind: _statistics(costs) for kind, costs in sorted(kinds.items())},
+        "kinds": {kind: {"count": len(costs), **_statistics(costs)} for kind, costs in sorted(kinds.items())},
         "stolen": report["stolen"],
         "agree": report["faults"]["agree"],
         "points": _thinned(points),
@@ -68,9 +69,9 @@ def fault_run(report: dict, lines: list[dict], said: str) -> dict:
 
 
 def faults(out: Path) -> dict:
-    """By APP, MANAGER and NEIGHBOUR. Costs are instructions where the guest counted them."""
+    """By APP, RANKS, MANAGER and NEIGHBOUR. Costs are instructions where the guest counted them."""
     runs = {}
-    for file in sorted(out.glob("*-*-*.json")):
+    for file in sorted(out.glob("*-*-*-*.json")):
         with file.with_suffix(".csv").open(newline="") as text:
             lines = list(csv.DictReader(text))
         runs[file.stem] = fault_run(_json(file), lines, file.with_suffix(".out").read_text())
@@ -168,20 +169,12 @@ def windows(out: Path) -> dict:
     return {name.strip(): float(value) for name, value in lines}
 
 
-def _lines(out: Path) -> list[dict]:
+def lines(out: Path) -> dict:
     """Lines of JSON among what else a script has printed."""
     found = [json.loads(line) for line in (out / "stdout").read_text().splitlines() if line.startswith('{"')]
     if not found:
         raise ValueError("no line of JSON")
-    return found
-
-
-def allocators(out: Path) -> dict:
-    return {"rows": _lines(out)}
-
-
-def kernels(out: Path) -> dict:
-    return {"rows": _lines(out)}
+    return {"rows": found}
 
 
 def vm(out: Path) -> dict:
@@ -208,7 +201,7 @@ def vm(out: Path) -> dict:
 READERS: dict[str, Callable[[Path], dict]] = {
     one.__name__: one
     for one in (
-        alloc, allocators, colocation, colocation_hosts, colocation_ranks,
-        faults, kernels, messages, noise, vm, windows,
+        alloc, colocation, colocation_hosts, colocation_ranks,
+        faults, lines, messages, noise, vm, windows,
     )
 }  # fmt: skip

@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import html
 import json
+import re
 from pathlib import Path
 
 from . import pictures, verdict
@@ -43,7 +44,7 @@ def collect(sections: list[Section], stores: list[Store], parts: list[str]) -> d
     measured = {}
     for store in stores:
         records = {part: store.record(part) for part in parts}
-        keys = ("commit", "command", "quick", "began", "seconds")
+        keys = ("commit", "command", "began", "seconds")
         measured[store.kernel] = {
             part: {key: record[key] for key in keys} for part, record in records.items() if record
         }
@@ -72,6 +73,11 @@ def collect(sections: list[Section], stores: list[Store], parts: list[str]) -> d
 
 def _tag(result: str) -> str:
     return f'<span class="tag {result.replace(" ", "-")}">{html.escape(result)}</span>'
+
+
+def _text(words: str) -> str:
+    """With commands in backticks."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(words))
 
 
 def label(name: str) -> str:
@@ -115,33 +121,35 @@ def _section(section: Section, record: dict) -> str:
     for one in record["on"]:
         rows = "".join(
             f"<tr><td>{html.escape(claim['says'])}</td><td>{_tag(claim['verdict'])}</td>"
-            f"<td>{html.escape(claim['why'])}</td></tr>"
+            f"<td>{_text(claim['why'])}</td></tr>"
             for claim in one["claims"]
         )
         absent = [part for part, there in one["parts"].items() if not there]
         without = f'<p class="small">Not run on this kernel: {", ".join(absent)}.</p>' if absent else ""
         kernel = html.escape(one["kernel"])
-        claims.append(f"<p><b>Linux {kernel}:</b> {_tag(one['verdict'])} {html.escape(one['why'])}</p>{without}")
+        claims.append(f"<p><b>Linux {kernel}:</b> {_tag(one['verdict'])} {_text(one['why'])}</p>{without}")
         claims.append(f'<table class="claims">{rows}</table>' if rows else "")
         charts = _measured(section, one)
-        here.append(f"<p><b>Linux {kernel}</b></p>{charts}" if charts else "")
+        here.append(f'<p><b>Linux {kernel}</b></p><div class="charts">{charts}</div>' if charts else "")
     drawn = "".join(pictures.of_seed(seed)) + curves
-    pair = f'<div class="pair"><div>{drawn}</div><div>{"".join(here)}</div></div>'
-    judged = "" if section.kind == "drawing" else "".join(claims) + pair
-    only = "" if judged else f"<p>{_tag(record['on'][0]['verdict'])} {html.escape(record['on'][0]['why'])}</p>"
+    if section.kind == "measured":
+        pair = f'<div class="pair"><div>{drawn}</div><div>{"".join(here)}</div></div>'
+        body = "".join(claims) + pair
+    else:
+        # The same on each kernel.
+        body = f"<p>{_tag(record['on'][0]['verdict'])} {_text(record['on'][0]['why'])}</p>{drawn}"
     axes = f'<p class="small">Axes: {html.escape(seed["x"])}; {html.escape(seed["y"])}.</p>' if "x" in seed else ""
     title = f"{label(section.name)}: {html.escape(seed['title'])}"
-    return f'<h3 id="{section.name}">{title}</h3><ul>{says}</ul>{axes}{judged}{only}'
+    return f'<h3 id="{section.name}">{title}</h3><ul>{says}</ul>{axes}{body}'
 
 
 def _parts(record: dict) -> str:
     rows = []
     for kernel, parts in record["parts"].items():
         for name, one in parts.items():
-            quick = "yes" if one["quick"] else ""
-            cells = (kernel, name, one["commit"], one["began"], str(one["seconds"]), quick, one["command"])
+            cells = (kernel, name, one["commit"], one["began"], str(one["seconds"]), one["command"])
             rows.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>")
-    head = "".join(f"<th>{name}</th>" for name in ("Linux", "part", "commit", "begun", "seconds", "quick", "command"))
+    head = "".join(f"<th>{name}</th>" for name in ("Linux", "part", "commit", "begun", "seconds", "command"))
     return f'<h2>What was run</h2><table class="claims"><tr>{head}</tr>{"".join(rows)}</table>'
 
 

@@ -41,9 +41,6 @@ class Part:
     """How long it takes on two cores, about."""
     command: str
     """For a shell in the project's directory, with {kernel} and {out}."""
-    quick: str | None
-    """What takes the command's place with --quick; None: it is left out then."""
-    quick_minutes: int
     needs: tuple[str, ...] = ()
     """Files without which it cannot run, as globs in the project's directory."""
     kernels: tuple[str, ...] = ()
@@ -54,14 +51,8 @@ class Part:
     def is_for(self, kernel: str) -> bool:
         return not self.kernels or any(f"{kernel}.".startswith(f"{series}.") for series in self.kernels)
 
-    def is_smaller(self, quick: bool) -> bool:
-        """Whether it measures less than in full."""
-        return quick and self.quick != self.command
-
-    def words(self, kernel: str, out: Path, quick: bool) -> str:
-        command = self.quick if quick else self.command
-        assert command is not None
-        return command.format(kernel=kernel, out=shlex.quote(str(out)))
+    def words(self, kernel: str, out: Path) -> str:
+        return self.command.format(kernel=kernel, out=shlex.quote(str(out)))
 
 
 def recorded(command: str) -> str:
@@ -72,16 +63,12 @@ def recorded(command: str) -> str:
 def load_parts(file: Path = HERE / "parts.toml") -> dict[str, Part]:
     parts = {}
     for name, given in tomllib.loads(file.read_text())["part"].items():
-        # A command that is quick enough is the same with --quick.
-        quick = given.get("quick")
         parts[name] = Part(
             name=name,
             about=given["about"],
             reads=given["reads"],
             minutes=given["minutes"],
             command=given["command"],
-            quick=given["command"] if quick is True else quick,
-            quick_minutes=given.get("quick_minutes", given["minutes"]),
             needs=tuple(given.get("needs", ())),
             kernels=tuple(given.get("kernels", ())),
             goes_on=given.get("goes_on", False),
@@ -122,14 +109,10 @@ class Store:
         """The part's own directory."""
         return self.place / f"{part}.out"
 
-    def is_done(self, part: Part, quick: bool, again: bool = False) -> bool:
-        """By the command of today. What was measured in full stands for what is quick, also with --again."""
+    def is_done(self, part: Part) -> bool:
+        """By the command of today."""
         record = self.record(part.name)
-        if record is None:
-            return False
-        if part.is_smaller(quick) and not record["quick"]:
-            return True
-        return not again and record["command"] == recorded(part.words(self.kernel, self.out(part.name), quick))
+        return record is not None and record["command"] == recorded(part.words(self.kernel, self.out(part.name)))
 
     def write(self, part: str, record: dict) -> None:
         """In one step: who is interrupted leaves the old one, or the new one."""
@@ -142,10 +125,9 @@ class Store:
         (self.place / f"{part}.json").unlink(missing_ok=True)
 
 
-def missing(parts: Iterable[Part], store: Store, quick: bool, again: bool) -> list[Part]:
+def missing(parts: Iterable[Part], store: Store, again: bool) -> list[Part]:
     """The parts to run, in their order."""
-    able = [part for part in parts if part.is_for(store.kernel) and (not quick or part.quick is not None)]
-    return [part for part in able if not store.is_done(part, quick, again)]
+    return [part for part in parts if part.is_for(store.kernel) and (again or not store.is_done(part))]
 
 
 def lacking(part: Part, root: Path = ROOT) -> str | None:
@@ -153,7 +135,7 @@ def lacking(part: Part, root: Path = ROOT) -> str | None:
     return next((need for need in part.needs if not any(root.glob(need))), None)
 
 
-def run_part(part: Part, store: Store, quick: bool, read: Callable[[Path], object], say: Callable[[str], None]) -> bool:
+def run_part(part: Part, store: Store, read: Callable[[Path], object], say: Callable[[str], None]) -> bool:
     """Whether the part has given a record. Its failure is said, and its output stays."""
     lack = lacking(part)
     if lack:
@@ -166,11 +148,11 @@ def run_part(part: Part, store: Store, quick: bool, read: Callable[[Path], objec
         except OSError:
             say(f"{part.name}: another study runs it")
             return False
-        return _run_locked(part, store, quick, read, say, lock.fileno())
+        return _run_locked(part, store, read, say, lock.fileno())
 
 
 def _run_locked(
-    part: Part, store: Store, quick: bool, read: Callable[[Path], object], say: Callable[[str], None], lock: int
+    part: Part, store: Store, read: Callable[[Path], object], say: Callable[[str], None], lock: int
 ) -> bool:
     out = store.out(part.name)
     # What has been measured to its end is measured anew; interrupted, it goes on.
@@ -178,7 +160,7 @@ def _run_locked(
         shutil.rmtree(out, ignore_errors=True)
         store.remove(part.name)
     out.mkdir(exist_ok=True)
-    command = part.words(store.kernel, out, quick)
+    command = part.words(store.kernel, out)
     began, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     source = commit()
     with (out / "stdout").open("w") as stdout, (out / "stderr").open("w") as stderr:
@@ -208,7 +190,6 @@ def _run_locked(
         "kernel": store.kernel,
         "commit": source,
         "command": recorded(command),
-        "quick": part.is_smaller(quick),
         "began": began.isoformat(timespec="seconds"),
         "seconds": round(seconds),
         "data": data,

@@ -6,44 +6,55 @@ from __future__ import annotations
 from .model import Bars, Claim, Points, Rows, Section
 
 MANAGERS = ("4k", "thp", "hugetlb", "hugetlb-populate", "hpmmap")
+# Of those parts whose pages of the same kind need no telling apart.
+FOUR = ("4k", "thp", "hugetlb-populate", "hpmmap")
 METAL_CYCLES = "Instructions are counted here, and an instruction is not a cycle."
 COSTS = "instructions of a fault"
 NO_METAL_TIME = "Runtimes of emulated guests mean nothing: `hpmmap bench colocation` measures them on a host."
 
 
-def _fault(app: str, manager: str, neighbour: str, kind: str, figure: str, part: str = "faults") -> str:
-    return f"{{{part}:{app}-{manager}-{neighbour}/kinds/{kind}/{figure}}}"
+def _fault(app: str, manager: str, neighbour: str, kind: str, figure: str) -> str:
+    return f"{{faults:{app}-1-{manager}-{neighbour}/kinds/{kind}/{figure}}}"
 
 
-def _count(app: str, manager: str, neighbour: str, kind: str, part: str = "faults") -> str:
+def _thp(neighbour: str, kind: str, figure: str) -> str:
+    return f"{{faults-thp:minimd-1-thp-{neighbour}/kinds/{kind}/{figure}}}"
+
+
+def _count(run: str, kind: str) -> str:
     """How many faults of a kind there were, which may be none."""
-    return f"{{{part}:{app}-{manager}-{neighbour}/counts/{kind}|0}}"
+    return f"{{{run}/counts/{kind}|0}}"
 
 
 def _cell(part: str, name: str, figure: str = "seconds/mean") -> str:
     return f"{{{part}:cells/{name}/{figure}}}"
 
 
+def _late(ranks: int, manager: str) -> str:
+    return f"{{ranks:{ranks}/cells/minimd-{manager}-a/late_faults}}"
+
+
 SECTIONS = (
     Section(
         "000-fig2",
-        ("faults",),
+        ("faults-thp", "faults"),
         (
             Claim("A fault of 2 MB costs over 350,000 cycles more than one of 4 KB.", metal=METAL_CYCLES),
             Claim(
                 "Beside a build a fault of 2 MB costs nearly twice as much (here: 1.5 times in the mean).",
-                f"{_fault('minimd', 'thp', 'build', '2m', 'mean')} >= 1.5 * {_fault('minimd', 'thp', 'none', '2m', 'mean')}",
+                f"{_thp('build', '2m', 'mean')} >= 1.5 * {_thp('none', '2m', 'mean')}",
                 "a fault executes the same instructions beside a build; what the build takes is memory bandwidth, caches and "
                 "locks, which only CPUs that run at once have",
             ),
             Claim(
                 "A fault that waits for a merge costs roughly 1,000 times what others of 4 KB cost (here: 300 to 3,000 times).",
-                f"{_fault('minimd', 'thp', 'build', '4k+merge', 'mean')} >= 300 * {_fault('minimd', 'thp', 'build', '4k', 'p50')} "
-                f"and {_fault('minimd', 'thp', 'build', '4k+merge', 'mean')} <= 3000 * {_fault('minimd', 'thp', 'build', '4k', 'p50')}",
+                f"{_thp('build', 'merge', 'mean')} >= 300 * {_thp('build', '4k', 'p50')} "
+                f"and {_thp('build', 'merge', 'mean')} <= 3000 * {_thp('build', '4k', 'p50')}",
+                "few faults of so short a run meet a merge, or none (0)",
             ),
             Claim(
                 "Under HPMMAP no fault brings a page of 2 MB, alone or beside a build.",
-                f"{_count('minimd', 'hpmmap', 'build', '2m')} + {_count('minimd', 'hpmmap', 'none', '2m')} < 1",
+                f"{_count('faults:minimd-1-hpmmap-build', '2m')} + {_count('faults:minimd-1-hpmmap-none', '2m')} < 1",
             ),
         ),
         (
@@ -51,8 +62,8 @@ SECTIONS = (
                 "miniMD-like program under THP, medians",
                 COSTS,
                 {
-                    f"{kind}, {'alone' if beside == 'none' else 'build'}": _fault("minimd", "thp", beside, kind, "p50")
-                    for kind in ("4k", "2m", "4k+merge")
+                    f"{kind}, {'alone' if beside == 'none' else 'build'}": _thp(beside, kind, "p50")
+                    for kind in ("4k", "2m", "merge")
                     for beside in ("none", "build")
                 },
             ),
@@ -61,10 +72,9 @@ SECTIONS = (
                 ("faults", "mean", "deviation", "median", "99 %", "most"),
                 {
                     f"{kind}, {beside}": tuple(
-                        _fault("minimd", "thp", beside, kind, figure)
-                        for figure in ("count", "mean", "stddev", "p50", "p99", "max")
+                        _thp(beside, kind, figure) for figure in ("count", "mean", "stddev", "p50", "p99", "max")
                     )
-                    for kind in ("4k", "2m", "4k+merge")
+                    for kind in ("4k", "2m", "merge")
                     for beside in ("none", "build")
                 },
             ),
@@ -112,30 +122,30 @@ SECTIONS = (
     ),
     Section(
         "000-fig4",
-        ("faults",),
+        ("faults-thp", "faults"),
         (
             Claim(
                 "Faults of 2 MB are among the dearest: the median one costs more than 99 % of those of 4 KB.",
-                f"{_fault('minimd', 'thp', 'none', '2m', 'p50')} > {_fault('minimd', 'thp', 'none', '4k', 'p99')}",
+                f"{_thp('none', '2m', 'p50')} > {_thp('none', '4k', 'p99')}",
             ),
             Claim(
                 "The spread of faults of 4 KB grows beside a build.",
-                f"{_fault('minimd', 'thp', 'build', '4k', 'stddev')} > {_fault('minimd', 'thp', 'none', '4k', 'stddev')}",
+                f"{_thp('build', '4k', 'stddev')} > {_thp('none', '4k', 'stddev')}",
             ),
         ),
         (
-            Points("THP, alone", "faults:minimd-thp-none"),
-            Points("THP, beside a build", "faults:minimd-thp-build"),
-            Points("HPMMAP, beside a build", "faults:minimd-hpmmap-build"),
+            Points("THP, alone", "faults-thp:minimd-1-thp-none"),
+            Points("THP, beside a build", "faults-thp:minimd-1-thp-build"),
+            Points("HPMMAP, beside a build", "faults:minimd-1-hpmmap-build"),
         ),
     ),
     Section(
         "000-fig5",
-        ("faults-ranks",),
+        ("faults-thp",),
         (
             Claim(
                 "Merges stop faults of ranks beside a build.",
-                f"{_count('minimd', 'thp', 'build', '4k+merge', 'faults-ranks')} >= 1",
+                f"{_count('faults-thp:minimd-4-thp-build', 'merge')} >= 1",
                 "no fault fell into a merge in this run",
             ),
             Claim(
@@ -143,7 +153,7 @@ SECTIONS = (
                 metal="The ranks take turns on one CPU here; the picture shows their own times.",
             ),
         ),
-        (Points("Faults that waited for a merge, by rank", "faults-ranks:minimd-thp-build", ("4k+merge", "2m+merge")),),
+        (Points("Faults that waited for a merge, by rank", "faults-thp:minimd-4-thp-build", ("merge",)),),
     ),
     Section(
         "000-fig6",
@@ -171,7 +181,7 @@ SECTIONS = (
             ),
         ),
         tuple(
-            Points(f"{app}, {'alone' if beside == 'none' else 'beside a build'}", f"faults:{app}-hugetlb-{beside}")
+            Points(f"{app}, {'alone' if beside == 'none' else 'beside a build'}", f"faults:{app}-1-hugetlb-{beside}")
             for app in ("minicg", "minimd", "minife", "minihydro")
             for beside in ("none", "build")
         ),
@@ -195,6 +205,10 @@ SECTIONS = (
                 f"{_cell('managers', 'minimd-hpmmap-a', 'late_faults')} < 100",
             ),
             Claim(
+                "Nor on eight ranks: fewer than a hundred of each (beside A), under THP ten times as many.",
+                f"{_late(8, 'hpmmap')} < 800 and {_late(8, 'thp')} >= 10 * {_late(8, 'hpmmap')}",
+            ),
+            Claim(
                 "With memory filled and fragmented a job suffers under THP, not under HPMMAP.",
                 f"{_cell('filled', 'phases-thp-d', 'slowdown/value')} >= 0.05 + {_cell('filled', 'phases-hpmmap-d', 'slowdown/value')}",
             ),
@@ -207,21 +221,21 @@ SECTIONS = (
                     {
                         f"{manager} {neighbour}": _cell("managers", f"{app}-{manager}-{neighbour}")
                         for manager in MANAGERS
-                        for neighbour in ("none", "a", "b", "c")
+                        for neighbour in ("none", "a", "b")
                     },
                 )
-                for app in ("minicg", "minimd", "minife")
+                for app in ("minicg", "minimd")
             ),
             Rows(
                 "What a neighbour adds (part of the instructions), and faults after the start-up",
-                ("A", "B", "C", "faults alone", "faults beside A"),
+                ("A", "B", "faults alone", "faults beside A"),
                 {
                     f"{app}, {manager}": (
-                        *(_cell("managers", f"{app}-{manager}-{beside}", "slowdown/value") for beside in "abc"),
+                        *(_cell("managers", f"{app}-{manager}-{beside}", "slowdown/value") for beside in "ab"),
                         _cell("managers", f"{app}-{manager}-none", "late_faults"),
                         _cell("managers", f"{app}-{manager}-a", "late_faults"),
                     )
-                    for app in ("minicg", "minimd", "minife")
+                    for app in ("minicg", "minimd")
                     for manager in MANAGERS
                 },
             ),
@@ -236,16 +250,13 @@ SECTIONS = (
                         _cell("filled", f"phases-{manager}-none", "late_faults"),
                         _cell("filled", f"phases-{manager}-d", "late_faults"),
                     )
-                    for manager in MANAGERS
+                    for manager in FOUR
                 },
             ),
             Rows(
                 "Faults after the start-up over ranks, miniMD beside A",
                 ("1", "2", "4", "8"),
-                {
-                    manager: tuple(f"{{ranks:{n}/cells/minimd-{manager}-a/late_faults}}" for n in (1, 2, 4, 8))
-                    for manager in MANAGERS
-                },
+                {manager: tuple(_late(n, manager) for n in (1, 2, 4, 8)) for manager in FOUR},
             ),
         ),
     ),

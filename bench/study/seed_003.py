@@ -153,7 +153,7 @@ SECTIONS = (
                         f"{{kernels:rows/[app={app},manager={manager},ranks={n}]/instructions}}" for n in (1, 2, 4)
                     )
                     for app in ("ep", "ft")
-                    for manager in ("4k", "thp", "hpmmap")
+                    for manager in ("4k", "hpmmap")
                 },
             ),
         ),

@@ -23,10 +23,9 @@ FIGURES = {"000": {"fig": 10, "table": 0}, "001": {"fig": 7, "table": 4}, "003":
 FIGURES_002 = {1: 8, 2: 9, 3: 12}
 
 
-def record_of(data, quick: bool = False, command: str = "x") -> dict:
+def record_of(data, command: str = "x") -> dict:
     return {
         "schema": runner.SCHEMA,
-        "quick": quick,
         "data": data,
         "commit": "c",
         "command": command,
@@ -35,8 +34,8 @@ def record_of(data, quick: bool = False, command: str = "x") -> dict:
     }
 
 
-def part(name: str, command: str, quick: str | None = None, **more) -> runner.Part:
-    return runner.Part(name, "about", "windows", 1, command, quick, 1, **more)
+def part(name: str, command: str, **more) -> runner.Part:
+    return runner.Part(name, "about", "windows", 1, command, **more)
 
 
 def test_every_figure_and_table_has_a_section():
@@ -100,14 +99,13 @@ def test_each_part_is_used_and_read():
     assert used == parts.keys()
     for one in parts.values():
         assert one.reads in readers.READERS, one.name
-        for quick in (False, True) if one.quick else (False,):
-            words = one.words("6.99", Path("/out"), quick)
-            assert "{" not in words and ("6.99" in words or one.kernels), words
+        words = one.words("6.99", Path("/out"))
+        assert not re.search("{(kernel|out)", words) and ("6.99" in words or one.kernels), words
 
 
-def test_quick_ends_within_half_an_hour_by_its_estimates():
-    quick = [one.quick_minutes for one in runner.load_parts().values() if one.quick is not None]
-    assert quick and sum(quick) <= 30
+def test_a_kernel_takes_two_and_a_half_hours_by_the_estimates():
+    minutes = [one.minutes for one in runner.load_parts().values()]
+    assert sum(minutes) <= 150
 
 
 DATA = {"p": {"runs": {"a": {"mean": 6, "name": "x"}}, "rows": [{"k": 1, "v": 2}, {"k": 2, "v": 4.5, "none": None}]}}
@@ -229,7 +227,7 @@ def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
         figures = dict(zip(("total", "user", "system", "mb"), seeds[table]["rows"][name], strict=False))
         return {seed_001._allocator(app, allocator, figure): number for figure, number in figures.items()}
 
-    fault = partial(seed_000._fault, "minimd", "thp", "build")
+    fault = partial(seed_000._thp, "build")
     small = {
         path: number
         for name in ("glibc", "jemalloc", "tcmalloc")
@@ -240,7 +238,7 @@ def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
     paging = seeds["002-fig3.12"]["bars"]
     return {
         # Only the text has it.
-        ("000-fig2", 2): {fault("4k+merge", "mean"): 1000, fault("4k", "p50"): 1},
+        ("000-fig2", 2): {fault("merge", "mean"): 1000, fault("4k", "p50"): 1},
         ("001-fig3", 0): rate("4k", pages["4 KB pages"]) | rate("thp", pages["huge pages"]),
         ("001-fig5", 0): rate("hpmmap-dirty", lines["standard"][0][1])
         | rate("hpmmap-reuse", lines["page reuse"][0][1]),
@@ -291,68 +289,55 @@ def test_verdicts_of_what_is_not_measured_here():
 
 def test_a_study_goes_on_with_what_is_missing(tmp_path):
     store = runner.Store(tmp_path, "6.12")
-    one, other, long = part("one", "a", "b"), part("other", "a", "a"), part("long", "a")
-    assert runner.missing([one, other, long], store, False, False) == [one, other, long]
-    assert runner.missing([one, other, long], store, True, False) == [one, other]
-    store.write("one", record_of({}, quick=True, command="b"))
-    store.write("other", record_of({}, command="a"))
-    # What was quick does not stand for all of it.
-    assert runner.missing([one, other, long], store, False, False) == [one, long]
-    assert runner.missing([one, other, long], store, True, False) == []
-    assert runner.missing([one, other], store, True, again=True) == [one, other]
-    assert runner.missing([one], runner.Store(tmp_path, "6.1"), True, False) == [one]
-    only = part("only", "a", "a", kernels=("6.1",))
-    assert runner.missing([only], store, True, False) == []
-    assert runner.missing([only], runner.Store(tmp_path, "6.1.0-56-amd64"), True, False) == [only]
+    one, other = part("one", "a"), part("other", "a")
+    assert runner.missing([one, other], store, False) == [one, other]
+    store.write("one", record_of({}, command="a"))
+    assert runner.missing([one, other], store, False) == [other]
+    assert runner.missing([one, other], store, again=True) == [one, other]
+    assert runner.missing([one], runner.Store(tmp_path, "6.1"), False) == [one]
+    only = part("only", "a", kernels=("6.1",))
+    assert runner.missing([only], store, False) == []
+    assert runner.missing([only], runner.Store(tmp_path, "6.1.0-56-amd64"), False) == [only]
     (store.place / "one.json").write_text('{"half')
-    assert runner.missing([one], store, True, False) == [one]
+    assert runner.missing([one], store, False) == [one]
 
 
 def test_a_result_counts_for_its_command_alone(tmp_path):
     store = runner.Store(tmp_path, "6.12")
     store.write("one", record_of({}, command="a"))
-    store.write("small", record_of({}, quick=True, command="b"))
-    assert runner.missing([part("one", "a"), part("small", "a", "b")], store, False, False) == [part("small", "a", "b")]
-    assert runner.missing([part("one", "a --more")], store, False, False) == [part("one", "a --more")]
-    assert runner.missing([part("small", "a", "c")], store, True, False) == [part("small", "a", "c")]
-
-
-def test_what_is_quick_replaces_nothing_in_full(tmp_path):
-    store, one = runner.Store(tmp_path, "6.12"), part("one", "a", "b")
-    store.write("one", record_of({}, command="a"))
-    assert runner.missing([one], store, True, again=True) == []
-    assert runner.missing([one], store, False, again=True) == [one]
+    assert runner.missing([part("one", "a")], store, False) == []
+    assert runner.missing([part("one", "a --more")], store, False) == [part("one", "a --more")]
 
 
 def test_the_record_of_a_run_is_that_of_its_command(tmp_path):
     store, said = runner.Store(tmp_path, "6.12"), []
     one = part("one", "echo 'a b   1' >&1; : {out} {kernel}")
-    assert runner.run_part(one, store, False, readers.windows, said.append)
-    assert runner.missing([one], store, False, False) == []
+    assert runner.run_part(one, store, readers.windows, said.append)
+    assert runner.missing([one], store, False) == []
 
 
 def test_a_part_leaves_its_record(tmp_path):
     store, said = runner.Store(tmp_path, "6.12"), []
     works = part("works", "echo '  attach 1 MB      12' && touch {out}/file && echo {kernel} >&2")
-    assert runner.run_part(works, store, False, readers.windows, said.append)
+    assert runner.run_part(works, store, readers.windows, said.append)
     record = store.record("works")
-    assert record["data"] == {"attach 1 MB": 12.0} and record["kernel"] == "6.12" and not record["quick"]
+    assert record["data"] == {"attach 1 MB": 12.0} and record["kernel"] == "6.12"
     assert record["commit"] and "works.out" in record["command"] and (store.place / "works.out/file").exists()
     assert re.fullmatch(r"works: measured in \d+ s", said[-1])
 
 
 def test_a_part_that_fails_leaves_none(tmp_path):
     store, said = runner.Store(tmp_path, "6.12"), []
-    assert not runner.run_part(part("fails", "echo oops >&2; exit 3"), store, False, readers.windows, said.append)
+    assert not runner.run_part(part("fails", "echo oops >&2; exit 3"), store, readers.windows, said.append)
     assert "failed with status 3" in said[-1] and "oops" in said[-1]
-    assert not runner.run_part(part("odd", "echo nothing"), store, False, readers.windows, said.append)
+    assert not runner.run_part(part("odd", "echo nothing"), store, readers.windows, said.append)
     assert "cannot be read" in said[-1]
     lacks = part("lacks", "echo", needs=("no/such*",))
-    assert not runner.run_part(lacks, store, False, readers.windows, said.append)
+    assert not runner.run_part(lacks, store, readers.windows, said.append)
     assert said[-1] == "lacks: left out, there is no no/such*"
     with (store.place / ".taken.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert not runner.run_part(part("taken", "echo"), store, False, readers.windows, said.append)
+        assert not runner.run_part(part("taken", "echo"), store, readers.windows, said.append)
     assert said[-1] == "taken: another study runs it"
     assert all(store.record(name) is None for name in ("fails", "odd", "lacks", "taken"))
 
@@ -362,21 +347,21 @@ def test_a_part_that_can_goes_on(tmp_path):
     command = "echo x >>{out}/runs; [ $(wc -l <{out}/runs) = 2 ] && echo 'a b   1'"
     for goes_on, ends in ((False, False), (True, True)):
         one = part(f"p{goes_on}", command, goes_on=goes_on)
-        assert not runner.run_part(one, store, False, readers.windows, said.append)
-        assert runner.run_part(one, store, False, readers.windows, said.append) == ends
+        assert not runner.run_part(one, store, readers.windows, said.append)
+        assert runner.run_part(one, store, readers.windows, said.append) == ends
     # Measured to its end, it begins anew, and goes on after that.
-    assert not runner.run_part(one, store, False, readers.windows, said.append)
-    assert runner.missing([one], store, False, False) == [one]
-    assert runner.run_part(one, store, False, readers.windows, said.append)
+    assert not runner.run_part(one, store, readers.windows, said.append)
+    assert runner.missing([one], store, False) == [one]
+    assert runner.run_part(one, store, readers.windows, said.append)
 
 
 def test_a_command_that_outlives_the_study_keeps_its_part(tmp_path):
     store, said = runner.Store(tmp_path, "6.12"), []
     one = part("one", "sleep 60 & echo $! >{out}/pid; echo 'a b   1'")
-    assert runner.run_part(one, store, False, readers.windows, said.append)
+    assert runner.run_part(one, store, readers.windows, said.append)
     pid = int((store.out("one") / "pid").read_text())
     try:
-        assert not runner.run_part(one, store, False, readers.windows, said.append)
+        assert not runner.run_part(one, store, readers.windows, said.append)
         assert said[-1] == "one: another study runs it"
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -396,7 +381,7 @@ def test_a_study_that_has_not_ended_is_no_result(tmp_path):
 
 def test_parts_are_chosen_by_section_seed_and_name():
     parts, sections = runner.load_parts(), load_sections()
-    assert [one.name for one in chosen("000-fig2", parts, sections)] == ["faults"]
+    assert [one.name for one in chosen("000-fig2", parts, sections)] == ["faults", "faults-thp"]
     assert [one.name for one in chosen("windows,003-fig7", parts, sections)] == ["windows", "kernels"]
     assert {one.name for one in chosen("003", parts, sections)} == {"noise", "noise-tasks", "messages", "kernels"}
     assert chosen("000-fig1", parts, sections) == []
@@ -435,9 +420,11 @@ def test_recordings_are_read():
     others = [{**line, "cost_ns": "9"}, {**line, "stall": ""}, {**line, "rank": ""}, {**line, "origin": "call"}]
     said = '{"app": "minimd", "verified": true}\n'
     run = readers.fault_run(whole, [line, *others], said)
-    assert {kind: one["count"] for kind, one in run["kinds"].items()} == run["counts"] == {"4k": 1, "4k+merge": 2}
-    assert run["kinds"]["4k+merge"] == {"count": 2, "mean": 8, "stddev": 2**0.5, "p50": 7, "p99": 7, "max": 9}
-    assert [5, 7, "4k+merge", "0"] in run["points"] and len(run["points"]) == 3 and run["run"] == 9
+    assert {kind: one["count"] for kind, one in run["kinds"].items()} == run["counts"] == {"4k": 1, "merge": 2}
+    assert run["kinds"]["merge"] == {"count": 2, "mean": 8, "stddev": 2**0.5, "p50": 7, "p99": 7, "max": 9}
+    assert [5, 7, "merge", "0"] in run["points"] and len(run["points"]) == 3 and run["run"] == 9
+    none = readers.fault_run(whole, [{**line, "stall": ""}], said)
+    assert none["kinds"]["merge"]["count"] == none["kinds"]["merge"]["mean"] == 0
     with pytest.raises(ValueError, match="not verified"):
         readers.fault_run(whole, [line], "")
     with pytest.raises(ValueError, match="3 faults are missing"):
@@ -484,14 +471,14 @@ def test_the_report_says_what_is_measured_and_what_is_not(tmp_path):
 
 
 def test_each_kind_of_chart_is_drawn():
-    points = [[10**9, 500, "4k", "0"], [2 * 10**9, 70000, "2m", "1"], [3 * 10**9, 900000, "4k+merge", "1"]]
+    points = [[10**9, 500, "4k", "0"], [2 * 10**9, 70000, "2m", "1"], [3 * 10**9, 900000, "merge", "1"]]
     data = {"p": {**DATA["p"], "run": {"points": points}}}
     charts = [
         Lines("lines", "x", "y", {"one": ("p:rows", "", "{k}", "{v}")}),
         Lines("log", "x", "y", {"one": ("p:rows", "", "{k}", "{v}")}, log=True),
         Bars("bars", "y", {"a": "{p:runs/a/mean}"}),
         Points("points", "p:run"),
-        Points("some", "p:run", ("4k+merge",)),
+        Points("some", "p:run", ("merge",)),
     ]
     for chart in charts:
         drawn = pictures.of_chart(chart, pictures.figures_of(chart, data))

@@ -100,7 +100,9 @@ def main() -> int:
             elif args.console:
                 print(f"[console] {line}", file=sys.stderr, flush=True)
 
-        result = guest.run(_script(args.command), timeout=args.timeout, on_line=show)
+        # A guest that counts instructions boots slowly, the more so on a busy machine.
+        boot_timeout = 600 if args.icount else 180
+        result = guest.run(_script(args.command), timeout=args.timeout, boot_timeout=boot_timeout, on_line=show)
     except (GuestError, ValueError) as error:
         print(f"hpmmap_guest: {error}", file=sys.stderr)
         return 2
