@@ -7,8 +7,9 @@
 # takes: 150
 # scales: yes
 # tier: parallel  CPUs that take turns on one thread of the host interrupt each other
-# paths: crates/hpmmap-bpf/ crates/hpmmap-host/src/noise/ crates/hpmmap-trace/src/noise.rs crates/hpmmap-bench/src/noise/ bench/noise/
+# paths: crates/hpmmap-bpf/ crates/hpmmap-host/src/noise/ crates/hpmmap-trace/src/noise.rs crates/hpmmap-bench/src/noise/ bench/noise/ tests/vm/guest/neighbours.sh
 . "$(dirname "$0")/../guest/lib.sh"
+. "$(dirname "$0")/../guest/neighbours.sh"
 
 [ -e /sys/kernel/btf/vmlinux ] || skip "this kernel has no BTF, which BPF programs need"
 seconds=$((10 * ${HPMMAP_TEST_SCALE:-1}))
@@ -20,31 +21,6 @@ mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
 full=$(cat /sys/devices/system/cpu/nohz_full)
 echo "nohz_full: $full"
 
-# They may run on every CPU that no partition has.
-neighbours=()
-start_neighbours() {
-	echo 'int f(int x) { return x * x + 1; }' >$dir/n.c
-	setsid bash -c "while :; do gcc -O2 -c -o $dir/n.o $dir/n.c; done" &
-	neighbours+=($!)
-	setsid bash -c 'while :; do (:); done' &
-	neighbours+=($!)
-	setsid bash -c "while :; do dd if=/dev/zero of=$HPMMAP_ROOT/build/vm/noise-flood bs=64K count=16 conv=fsync status=none; done" &
-	neighbours+=($!)
-	# With two that compute they are more than the CPUs.
-	for _ in 1 2; do
-		setsid bash -c 'while :; do :; done' &
-		neighbours+=($!)
-	done
-}
-stop_neighbours() {
-	local pid
-	for pid in "${neighbours[@]}"; do
-		kill -9 -- -"$pid" 2>/dev/null || continue
-		wait "$pid" 2>/dev/null || true
-	done
-	neighbours=()
-	rm -f "$HPMMAP_ROOT/build/vm/noise-flood"
-}
 trap stop_neighbours EXIT
 
 # bench NAME OPTION...: the loop without memory on the CPU 2, counted; the record in $dir/NAME.json.

@@ -5,7 +5,7 @@
 # machine: vm
 # pool: 512M
 # timeout: 600
-# takes: 240
+# takes: 130
 # tier: all  an emulated machine in an emulated machine is slow
 # paths: bench/noise/ crates/hpmmap-bench/src/noise/ tests/vm/guest/inner.sh tests/vm/guest/inner_image.sh tests/vm/guest/inner_init
 . "$(dirname "$0")/../guest/lib.sh"
