@@ -20,7 +20,7 @@ enum fault { NONE, NO_MEMORY, FEWER, NOT_COMMITTED, NR_FAULTS };
 static const char *const faults[] = { "no error", "no memory", "fewer elements", "a type that is not committed" };
 
 /* Of each rank. */
-#define MOST_COUNT	(48 << 10)
+#define MOST_COUNT	(160 << 10)
 #define ALLTOALL_COUNT	(16 << 10)
 #define MOST_RANKS	8
 /* In none of the zones that other ranks have windows onto. */
