@@ -2,7 +2,7 @@
 # Collectives across hosts: each compared with the MPI library's own, on two and three hosts within the guest.
 # pool: 1G
 # timeout: 900
-# takes: 340
+# takes: 420
 # machine: apps
 # windows: yes
 # tier: newest  the calls of MPI are the same on every kernel
