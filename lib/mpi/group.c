@@ -50,13 +50,13 @@ static size_t min_bytes[NR_SCOPES][NR_KINDS] = {
 		[ALLTOALLV] = 0,
 	},
 	[HOSTS] = {
-		[BCAST] = 1024,
-		[REDUCE] = 1024,
-		[ALLREDUCE] = 1024,
-		[ALLGATHER] = 1024,
-		[GATHER] = 4096,
-		[ALLTOALL] = 1024,
-		[ALLTOALLV] = 8192,
+		[BCAST] = 512,
+		[REDUCE] = 512,
+		[ALLREDUCE] = 512,
+		[ALLGATHER] = 512,
+		[GATHER] = 512,
+		[ALLTOALL] = 512,
+		[ALLTOALLV] = 0,
 	},
 };
 

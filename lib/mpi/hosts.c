@@ -23,12 +23,15 @@
  * Up to so many bytes between two ranks MPI_Alltoall sends one message between two hosts. That takes fewer
  * instructions than a message for each pair of ranks, but it copies the data twice more.
  */
-#define ALLTOALL_TOGETHER	((size_t)128 << 10)
+#define ALLTOALL_TOGETHER	((size_t)256 << 10)
 /* The most that is sent so from a host. */
 #define ALLTOALL_MOST		((size_t)16 << 20)
 
-/* The most memory that a leader reserves for collectives to come: a power of two. */
-#define RESERVE_MOST		((size_t)4 << 20)
+/*
+ * The most memory that a leader and another rank together reserve for collectives to come. With more data, a message
+ * of the leaders costs less than to copy the data behind a head.
+ */
+#define RESERVE_MOST		((size_t)2 << 20)
 /* Of a leader, instead of an error: all ranks use the MPI library. No class of errors. */
 #define LEFT			(-1)
 
@@ -145,9 +148,10 @@ static size_t round_up(size_t bytes)
 static struct call call_for(const struct group *group, size_t leader, size_t other, size_t needed)
 {
 	struct hosts *hosts = group->hosts;
-	struct call call = { .agree = leader > hosts->leaders_have || other > hosts->others_have };
+	bool is_large = leader + other > RESERVE_MOST;
+	struct call call = { .agree = is_large || leader > hosts->leaders_have || other > hosts->others_have };
 
-	if (leader <= RESERVE_MOST) {
+	if (!is_large) {
 		call.leader = round_up(leader);
 		call.other = round_up(other);
 		needed = is_leader(group) ? call.leader : call.other;

@@ -20,8 +20,7 @@ enum fault { NONE, NO_MEMORY, FEWER, NOT_COMMITTED, NR_FAULTS };
 static const char *const faults[] = { "no error", "no memory", "fewer elements", "a type that is not committed" };
 
 /* Of each rank. */
-#define MOST_COUNT	(48 << 10)
-#define ALLTOALL_COUNT	(16 << 10)
+#define MOST_COUNT	(160 << 10)
 #define MOST_RANKS	8
 /* In none of the zones that other ranks have windows onto. */
 #define HIDDEN		((int64_t *)(1UL << 40))
@@ -174,8 +173,14 @@ static void all_ranks(enum kind kind, enum fault fault, int count)
 
 int main(int argc, char **argv)
 {
-	/* Ranks have all memory after the first call, or agree in each call. */
-	static const int counts[] = { 1000, MOST_COUNT };
+	/*
+	 * Ranks have all memory after the first call of few elements, and agree in each call of many. More of
+	 * Alltoall is left to the MPI library.
+	 */
+	static const int few = 1000, many[] = {
+		[BCAST] = MOST_COUNT, [REDUCE] = MOST_COUNT, [ALLREDUCE] = MOST_COUNT,
+		[ALLGATHER] = 64 << 10, [GATHER] = 64 << 10, [ALLTOALL] = 16 << 10,
+	};
 	int total;
 
 	MPI_Init(&argc, &argv);
@@ -197,9 +202,10 @@ int main(int argc, char **argv)
 	}
 	for (enum kind kind = 0; kind < NR_KINDS; kind++)
 		for (enum fault fault = NO_MEMORY; fault < NR_FAULTS; fault++)
-			/* More of Alltoall is left to the MPI library. */
-			for (int i = 0; i < 2 && can_have(kind, fault); i++)
-				all_ranks(kind, fault, i && kind == ALLTOALL ? ALLTOALL_COUNT : counts[i]);
+			if (can_have(kind, fault)) {
+				all_ranks(kind, fault, few);
+				all_ranks(kind, fault, many[kind]);
+			}
 	MPI_Type_free(&gaps);
 	MPI_Type_free(&not_committed);
 	PMPI_Allreduce(&failures, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

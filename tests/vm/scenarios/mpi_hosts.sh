@@ -2,7 +2,7 @@
 # Collectives across hosts: each compared with the MPI library's own, on two and three hosts within the guest.
 # pool: 1G
 # timeout: 900
-# takes: 80
+# takes: 150
 # machine: apps
 # windows: yes
 # tier: newest  the calls of MPI are the same on every kernel
