@@ -92,8 +92,8 @@ const char *errno_name(int err);
 int run_group(const char *group, const struct test *tests, size_t nr);
 /*
  * Runs each test in a process of its own, which the variable HPMMAP_TEST_ONLY names it to: after forks a
- * process has blocks here and there, and its tests would find no gigabyte of which all is free. Returns
- * whether one has failed.
+ * process has blocks here and there, and its tests would find no gigabyte of which all is free. Each begins
+ * with a clean pool: else its first blocks lie where some are clean. Returns whether one has failed.
  */
 int run_each(const struct test *tests, size_t nr);
 
