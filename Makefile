@@ -10,7 +10,7 @@ JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
 help:
 	@echo 'make demo               what 4 KB pages, THP, hugetlbfs and HPMMAP cost a job alone and beside a neighbour (15 minutes)'
-	@echo 'make check              run the tests of every change (15 to 25 minutes on two cores); CHANGED=commit: what belongs to a change'
+	@echo 'make check              run the tests of every change (some 40 minutes on two cores); CHANGED=commit: what belongs to a change'
 	@echo 'make check-all          all items on all kernels, and all that follows but make bench (many hours); RESUME=1 goes on'
 	@echo 'make check-parallel     fuzzers, stress and storms in guests whose CPUs run at once (half an hour); KERNEL=debug, kcsan'
 	@echo 'make kdump              guests crash; what of the pools is in the dumps (minutes)'
