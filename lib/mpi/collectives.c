@@ -23,11 +23,6 @@ static int ranks_of(const struct group *group)
 	return group->hosts ? group->hosts->size : group->size;
 }
 
-static bool is_rank(const struct group *group, int rank)
-{
-	return rank >= 0 && rank < ranks_of(group);
-}
-
 /* On one host the reason does not matter: the MPI library finds it, too. */
 static int error_if(bool cannot)
 {
@@ -65,11 +60,11 @@ PUBLIC int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_C
 	struct group *group = group_for(BCAST, comm, bytes);
 	struct part part = { .send = buffer, .bytes = bytes };
 
-	if (!group || !is_rank(group, root))
+	if (!group)
 		return PMPI_Bcast(buffer, count, type, root, comm);
 	if (group->hosts)
 		return hosts_bcast(group, buffer, count, type, root, comm);
-	part.error = error_if(!is_plain(type) || !in_zone(buffer, bytes));
+	part.error = error_if(!is_rank_of(group->size, root) || !is_plain(type) || !in_zone(buffer, bytes));
 	if (!begin(group, &part))
 		return PMPI_Bcast(buffer, count, type, root, comm);
 	if (group->rank != root)
@@ -85,11 +80,12 @@ PUBLIC int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype type
 	bool is_root = group && group->rank == root;
 	struct part part = { .send = is_root && send == MPI_IN_PLACE ? recv : send, .recv = recv, .bytes = bytes };
 
-	if (!group || !is_rank(group, root))
+	if (!group)
 		return PMPI_Reduce(send, recv, count, type, op, root, comm);
 	if (group->hosts)
 		return hosts_reduce(group, send, recv, count, type, op, root, comm);
-	part.error = error_if(!is_plain(type) || !in_zone(part.send, bytes) || (is_root && !in_zone(recv, bytes)));
+	part.error = error_if(!is_rank_of(group->size, root) || !is_plain(type) || !in_zone(part.send, bytes) ||
+			      (is_root && !in_zone(recv, bytes)));
 	if (!begin(group, &part))
 		return PMPI_Reduce(send, recv, count, type, op, root, comm);
 	reduce_into(group, root, count, type, op);
@@ -160,12 +156,13 @@ PUBLIC int MPI_Gather(const void *send, int send_count, MPI_Datatype send_type, 
 		PMPI_Comm_rank(comm, &rank);
 	bytes = rank == root ? (size_t)recv_count * size_of(recv_type) : (size_t)send_count * size_of(send_type);
 	group = group_for(GATHER, comm, bytes);
-	if (!group || !is_rank(group, root))
+	if (!group)
 		return PMPI_Gather(send, send_count, send_type, recv, recv_count, recv_type, root, comm);
 	if (group->hosts)
 		return hosts_gather(group, send, send_count, send_type, recv, recv_count, recv_type, root, comm);
 	part = (struct part){ .recv = recv, .bytes = bytes };
-	part.error = error_if((!in_place && (!is_plain(send_type) || (size_t)send_count * size_of(send_type) != bytes)) ||
+	part.error = error_if(!is_rank_of(group->size, root) ||
+			      (!in_place && (!is_plain(send_type) || (size_t)send_count * size_of(send_type) != bytes)) ||
 			      (rank == root && (!is_plain(recv_type) || !in_zone(recv, bytes * (size_t)group->size))));
 	if (!begin(group, &part))
 		return PMPI_Gather(send, send_count, send_type, recv, recv_count, recv_type, root, comm);
@@ -231,7 +228,7 @@ static int copy_from_host(const struct group *group, char *recv, const int *coun
 		int peer = (group->rank + i) % group->size, rank = group->ranks[peer];
 		const struct part *theirs = part_of(group, peer);
 		size_t sent = (size_t)((const int *)at(group, peer, theirs->counts))[me] * theirs->size;
-		size_t bytes = (size_t)counts[rank] * size;
+		size_t bytes = counts[rank] < 0 ? 0 : (size_t)counts[rank] * size;
 		ptrdiff_t off = (ptrdiff_t)((const int *)at(group, peer, theirs->displs))[me] * (ptrdiff_t)theirs->size;
 
 		if (sent != bytes)
@@ -276,24 +273,27 @@ int alltoallv(struct group *group, const void *send, const int *send_counts, con
 {
 	struct part part = part_for_host(group, send, send_counts, send_displs, send_type, recv_type);
 	MPI_Request request = MPI_REQUEST_NULL;
-	int err, sent;
+	int refused = MPI_SUCCESS, all, err, sent;
 	bool in_place;
 
-	if (group->hosts) {
-		err = PMPI_Ialltoallv(send, hosts_rest(group, 0, send_counts), send_displs, send_type, recv,
-				      hosts_rest(group, 1, recv_counts), recv_displs, recv_type, comm, &request);
-		if (err != MPI_SUCCESS)
-			return err;
-	}
-	in_place = begin(group, &part) && is_enough(group, ALLTOALLV, average_of_all(group));
+	if (!recv_counts || !recv_displs)
+		part.error = MPI_ERR_OTHER;
+	if (group->hosts)
+		refused = hosts_alltoallv_begin(group, send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs,
+						recv_type, comm, &request);
+	if (refused != MPI_SUCCESS)
+		part.error = REFUSED + refused;
+	begin(group, &part);
+	all = error_of(group);
+	in_place = all == MPI_SUCCESS && is_enough(group, ALLTOALLV, average_of_all(group));
 	if (in_place)
 		err = copy_from_host(group, recv, recv_counts, recv_displs, size_of(recv_type));
+	else if (all >= REFUSED)
+		err = all - REFUSED;
 	else if (group->hosts)
 		err = alltoallv_local(group, send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type);
 	else
 		return PMPI_Alltoallv(send, send_counts, send_displs, send_type, recv, recv_counts, recv_displs, recv_type, comm);
-	if (err != MPI_SUCCESS)
-		PMPI_Comm_call_errhandler(comm, err);
 	if (in_place && group->rank != 0)
 		arrive(group);
 	sent = PMPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -302,7 +302,12 @@ int alltoallv(struct group *group, const void *send, const int *send_counts, con
 			arrive(group);
 		depart(group);
 	}
-	return err != MPI_SUCCESS ? err : sent;
+	/* The MPI library has called the error handler for the errors that it returned. */
+	if (refused != MPI_SUCCESS || sent != MPI_SUCCESS)
+		return refused != MPI_SUCCESS ? refused : sent;
+	if (err != MPI_SUCCESS)
+		PMPI_Comm_call_errhandler(comm, err);
+	return err;
 }
 
 PUBLIC int MPI_Alltoallv(const void *send, const int *send_counts, const int *send_displs, MPI_Datatype send_type,

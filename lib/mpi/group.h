@@ -12,12 +12,22 @@
 /* Of a communicator on one host. */
 #define MOST_RANKS	64
 
+/*
+ * Above all classes of errors: the MPI library has refused this rank's MPI_Alltoallv across hosts, so its data is not
+ * there, nor are its messages.
+ */
+#define REFUSED		(1 << 30)
+
 enum kind { BARRIER, BCAST, REDUCE, ALLREDUCE, ALLGATHER, GATHER, ALLTOALL, ALLTOALLV, NR_KINDS };
 
 /* A rank's part in a collective. */
 struct part {
-	/* MPI_SUCCESS, or the class of the error because of which this rank cannot take part. */
+	/* MPI_SUCCESS, or the class of the error because of which this rank cannot take part; plus REFUSED. */
 	int error;
+	/* Across hosts. Of a leader it decides for its host: do the leaders agree before any data is sent? */
+	bool agree;
+	/* Across hosts. Of a leader it decides for its host; 0 stands for one that is no rank. */
+	int root;
 	const void *send;
 	void *recv;
 	/* Where all ranks must have as many: else none takes part. */
@@ -122,6 +132,11 @@ int error_of(const struct group *group);
 /* Publishes this rank's part; true if all ranks of this host can take part. */
 bool begin(struct group *group, const struct part *part);
 
+static inline bool is_rank_of(int size, int rank)
+{
+	return rank >= 0 && rank < size;
+}
+
 /* Returns this rank's address of another rank's buffer. */
 static inline char *at(const struct group *group, int rank, const void *ptr)
 {
@@ -175,8 +190,13 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 		 int recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm);
 int hosts_alltoall(struct group *group, const void *send, int send_count, MPI_Datatype send_type, void *recv,
 		   int recv_count, MPI_Datatype recv_type, MPI_Comm comm);
-/* The counts (send: which 0, receive: 1) without those within the host. Valid until the next call. */
-const int *hosts_rest(const struct group *group, int which, const int *counts);
+/*
+ * Starts the messages of MPI_Alltoallv to and from other hosts. Returns the class of the error if the MPI library refuses
+ * the call, after the error handler. request is always to be waited for.
+ */
+int hosts_alltoallv_begin(const struct group *group, const void *send, const int *send_counts, const int *send_displs,
+			  MPI_Datatype send_type, void *recv, const int *recv_counts, const int *recv_displs,
+			  MPI_Datatype recv_type, MPI_Comm comm, MPI_Request *request);
 
 /* ---- collectives.c -------------------------------------------------------------- */
 

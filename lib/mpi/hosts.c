@@ -43,7 +43,7 @@ struct head {
 	int bytes;
 };
 
-/* What all ranks decide alike about a collective. */
+/* What all ranks decide alike about a collective, if they have as many bytes. */
 struct call {
 	/* Leaders tell each other before any data is sent whether all ranks can take part. */
 	bool agree;
@@ -84,6 +84,12 @@ static int class_of(int err)
 	return err;
 }
 
+/* The first error of two. */
+static int first_of(int err, int next)
+{
+	return err == MPI_SUCCESS ? next : err;
+}
+
 /* What a rank sends and receives must be as long. */
 static bool is_long(size_t bytes, const void *send, int count, MPI_Datatype type)
 {
@@ -93,6 +99,14 @@ static bool is_long(size_t bytes, const void *send, int count, MPI_Datatype type
 static bool is_leader(const struct group *group)
 {
 	return group->rank == 0;
+}
+
+/* The part in a collective with a root, which may be no rank. */
+static struct part part_with(const struct hosts *hosts, int root)
+{
+	bool is_right = is_rank_of(hosts->size, root);
+
+	return (struct part){ .root = is_right ? root : 0, .error = is_right ? MPI_SUCCESS : MPI_ERR_ROOT };
 }
 
 static int local_rank(const struct hosts *hosts, int rank)
@@ -164,13 +178,15 @@ static struct call call_for(const struct group *group, size_t leader, size_t oth
 
 /*
  * Publishes this rank's part. Returns the error of all ranks if they agree, or LEFT, and else that of this
- * host's ranks.
+ * host's ranks. A rank with another number of bytes than its leader may have decided otherwise whether to agree. It
+ * follows the leader, and all ranks of the host get an error, so its own head and offsets do not matter.
  */
-static int enter(struct group *group, const struct call *call, const struct part *part)
+static int enter(struct group *group, struct call *call, struct part *part)
 {
 	struct hosts *hosts = group->hosts;
 	int err;
 
+	part->agree = call->agree;
 	publish(group, part);
 	if (is_leader(group) && call->agree) {
 		long bytes = (long)part->bytes, mine[] = { error_of(group), bytes, -bytes }, all[3];
@@ -181,6 +197,7 @@ static int enter(struct group *group, const struct call *call, const struct part
 		group->own->error = err;
 	}
 	depart(group);
+	call->agree = part_of(group, 0)->agree;
 	if (!call->agree)
 		return error_of(group);
 	err = group->control[0]->error;
@@ -189,6 +206,15 @@ static int enter(struct group *group, const struct call *call, const struct part
 		hosts->others_have = call->other > hosts->others_have ? call->other : hosts->others_have;
 	}
 	return err;
+}
+
+/* Is the root on this host, and not the leader? As the leader has it, after enter(). */
+static bool is_root_away(const struct group *group)
+{
+	const struct hosts *hosts = group->hosts;
+	int root = part_of(group, 0)->root;
+
+	return hosts->host[root] == hosts->own && local_rank(hosts, root) != 0;
 }
 
 /* Do all ranks return this error before any data is sent? */
@@ -243,12 +269,6 @@ static int unpack(const struct group *group, void *to, int block, int count, MPI
 		copy(own, from, bytes);
 	PMPI_Type_get_extent(type, &low, &extent);
 	return convert(group, own, (int)bytes, MPI_PACKED, (char *)to + extent * count * block, count, type);
-}
-
-/* The first error of two. */
-static int first_of(int err, int next)
-{
-	return err == MPI_SUCCESS ? next : err;
 }
 
 /* A barrier after which all ranks have the leader's error. */
@@ -335,18 +355,21 @@ int hosts_bcast(struct group *group, void *buffer, int count, MPI_Datatype type,
 {
 	struct hosts *hosts = group->hosts;
 	size_t bytes = (size_t)count * size_of(type);
-	bool here = hosts->host[root] == hosts->own, visible = is_visible(buffer, bytes, type);
+	struct part part = part_with(hosts, root);
+	bool here = hosts->host[part.root] == hosts->own, visible = is_visible(buffer, bytes, type);
 	struct call call = call_for(group, bytes + sizeof(struct head), bytes, visible ? 0 : bytes);
 	bool direct = visible && !(is_leader(group) && call.head), receives = is_leader(group) && !here;
-	int source = here ? local_rank(hosts, root) : 0, err, sent = MPI_SUCCESS;
+	int source = here ? local_rank(hosts, part.root) : 0, err, sent = MPI_SUCCESS;
 	/* A leader's is behind the head. */
 	char *data = direct ? buffer : call.scratch + (is_leader(group) ? call.head : 0);
-	struct part part = { .send = data, .bytes = bytes, .error = call.error };
 
-	if (call.error == MPI_SUCCESS && hosts->rank == root && !direct)
+	part.send = data;
+	part.bytes = bytes;
+	part.error = first_of(part.error, call.error);
+	if (part.error == MPI_SUCCESS && hosts->rank == root && !direct)
 		part.error = pack(group, data, buffer, count, type, bytes);
 	if (receives && !call.agree)
-		sent = send_on(group, &call, data, bytes, root, MPI_SUCCESS);
+		sent = send_on(group, &call, data, bytes, part.root, MPI_SUCCESS);
 	err = enter(group, &call, &part);
 	if (err == LEFT)
 		return PMPI_Bcast(buffer, count, type, root, comm);
@@ -354,13 +377,13 @@ int hosts_bcast(struct group *group, void *buffer, int count, MPI_Datatype type,
 		return failed(comm, err);
 	if (call.agree && !here) {
 		if (receives)
-			sent = send_on(group, &call, data, bytes, root, MPI_SUCCESS);
+			sent = send_on(group, &call, data, bytes, part.root, MPI_SUCCESS);
 		barrier(group);
 	}
 	if (err == MPI_SUCCESS && group->rank != source)
 		copy(data, at(group, source, part_of(group, source)->send), bytes);
 	if (is_leader(group) && here)
-		sent = send_on(group, &call, data, bytes, root, err);
+		sent = send_on(group, &call, data, bytes, part.root, err);
 	err = first_of(err, told(group, sent));
 	if (err == MPI_SUCCESS && hosts->rank != root && !direct)
 		err = unpack(group, buffer, 0, count, type, data, bytes, data);
@@ -372,28 +395,32 @@ int hosts_reduce(struct group *group, const void *send, void *recv, int count, M
 {
 	struct hosts *hosts = group->hosts;
 	size_t bytes = (size_t)count * size_of(type);
-	bool is_root = hosts->rank == root, is_away = hosts->host[root] == hosts->own && local_rank(hosts, root) != 0;
+	bool is_root = hosts->rank == root, is_away;
 	const void *from = is_root && send == MPI_IN_PLACE ? recv : send;
 	bool visible = is_visible(from, bytes, type);
 	struct call call = call_for(group, 3 * bytes, bytes, is_leader(group) ? 3 * bytes : visible ? 0 : bytes);
 	char *sum = call.scratch + bytes;
-	struct part part = { .send = from, .recv = sum, .bytes = bytes, .error = call.error };
+	struct part part = part_with(hosts, root);
 	int err;
 
-	if (call.error == MPI_SUCCESS && !visible)
+	part.send = from;
+	part.recv = sum;
+	part.bytes = bytes;
+	part.error = first_of(part.error, call.error);
+	if (part.error == MPI_SUCCESS && !visible)
 		part.send = memcpy(call.scratch, from, bytes);
 	err = enter(group, &call, &part);
 	if (err == LEFT)
 		return PMPI_Reduce(send, recv, count, type, op, root, comm);
 	if (is_over(&call, err))
 		return failed(comm, err);
+	is_away = is_root_away(group);
 	if (err == MPI_SUCCESS)
 		reduce_into(group, 0, count, type, op);
 	barrier(group);
 	if (is_leader(group))
-		err = first_of(err, class_of(PMPI_Reduce(sum, is_root ? recv : sum + bytes, count, type, op, hosts->host[root],
+		err = first_of(err, class_of(PMPI_Reduce(sum, is_root ? recv : sum + bytes, count, type, op, hosts->host[part.root],
 							 hosts->leaders)));
-	/* The root is on the leader's host, and is not the leader. */
 	if (is_away) {
 		err = told(group, err);
 		if (is_root && err == MPI_SUCCESS)
@@ -516,8 +543,9 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 		 int recv_count, MPI_Datatype recv_type, int root, MPI_Comm comm)
 {
 	struct hosts *hosts = group->hosts;
-	bool is_root = hosts->rank == root, here = hosts->host[root] == hosts->own;
-	bool is_away = here && local_rank(hosts, root) != 0, in_place = is_root && send == MPI_IN_PLACE;
+	struct part part = part_with(hosts, root);
+	bool is_root = hosts->rank == root, here = hosts->host[part.root] == hosts->own;
+	bool is_away, in_place = is_root && send == MPI_IN_PLACE;
 	size_t bytes = is_root ? (size_t)recv_count * size_of(recv_type) : (size_t)send_count * size_of(send_type);
 	size_t total = bytes * (size_t)hosts->size;
 	struct block block = block_of(send, send_count, send_type, recv, recv_count, recv_type, hosts->rank);
@@ -528,9 +556,11 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 	bool direct = visible && !call.head;
 	struct pieces pieces = pieces_of(hosts, bytes, call.head);
 	char *own = call.scratch, *all = direct ? recv : own + bytes;
-	struct part part = { .recv = all, .bytes = bytes, .error = call.error };
 	int err;
 
+	part.recv = all;
+	part.bytes = bytes;
+	part.error = first_of(part.error, call.error);
 	if (part.error == MPI_SUCCESS && !in_place)
 		part.error = make_plain(group, &block, own, bytes);
 	err = enter(group, &call, &part);
@@ -538,6 +568,7 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 		return PMPI_Gather(send, send_count, send_type, recv, recv_count, recv_type, root, comm);
 	if (is_over(&call, err))
 		return failed(comm, err);
+	is_away = is_root_away(group);
 	all = at(group, 0, part_of(group, 0)->recv);
 	/* Only the root's leader has room for the data of other hosts. */
 	if (!here)
@@ -551,9 +582,9 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 
 		put_head(&call, mine, err, bytes);
 		err = here ? PMPI_Gatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, pieces.counts, pieces.displs, MPI_BYTE,
-					  hosts->host[root], hosts->leaders)
+					  hosts->host[part.root], hosts->leaders)
 			   : first_of(err, PMPI_Gatherv(mine, pieces.counts[hosts->own], MPI_BYTE, NULL, NULL, NULL, MPI_BYTE,
-							hosts->host[root], hosts->leaders));
+							hosts->host[part.root], hosts->leaders));
 		err = class_of(err);
 		if (here)
 			err = first_of(err, heads_error(hosts, &call, all, &pieces, bytes));
@@ -568,14 +599,35 @@ int hosts_gather(struct group *group, const void *send, int send_count, MPI_Data
 	return result(comm, err);
 }
 
-const int *hosts_rest(const struct group *group, int which, const int *counts)
+/* The counts (send: which 0, receive: 1) without those within the host, except negative ones, which are refused. */
+static const int *rest_of(const struct hosts *hosts, int which, const int *counts)
 {
-	const struct hosts *hosts = group->hosts;
 	int *rest = hosts->counts + which * hosts->size;
 
 	for (int i = 0; i < hosts->size; i++)
-		rest[i] = hosts->host[i] == hosts->own ? 0 : counts[i];
+		rest[i] = hosts->host[i] == hosts->own && counts[i] > 0 ? 0 : counts[i];
 	return rest;
+}
+
+int hosts_alltoallv_begin(const struct group *group, const void *send, const int *send_counts, const int *send_displs,
+			  MPI_Datatype send_type, void *recv, const int *recv_counts, const int *recv_displs,
+			  MPI_Datatype recv_type, MPI_Comm comm, MPI_Request *request)
+{
+	const struct hosts *hosts = group->hosts;
+	int err, *none = hosts->counts;
+
+	/* MPICH reads them before it checks them. */
+	if (!send_counts || !send_displs || !recv_counts || !recv_displs)
+		err = failed(comm, MPI_ERR_ARG);
+	else
+		err = PMPI_Ialltoallv(send, rest_of(hosts, 0, send_counts), send_displs, send_type, recv,
+				      rest_of(hosts, 1, recv_counts), recv_displs, recv_type, comm, request);
+	if (err != MPI_SUCCESS) {
+		/* The MPI library numbers these calls, so that messages of one do not get into another. */
+		memset(none, 0, (size_t)hosts->size * sizeof(*none));
+		PMPI_Ialltoallv(none, none, none, MPI_BYTE, none + hosts->size, none, none, MPI_BYTE, comm, request);
+	}
+	return class_of(err);
 }
 
 /* Messages between hosts from rank to rank. */
