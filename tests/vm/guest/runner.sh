@@ -60,6 +60,10 @@ run_item() {
 		fi
 		! pkill -KILL --session $pid || sleep 1
 	fi
+	# Files of a test that has failed would be missing from the pools of all that follow.
+	if [ $status != 0 ] && [ $status != 77 ]; then
+		awk '$3 == "hpmmap" { print $2 }' /proc/mounts | xargs -r umount --lazy
+	fi
 	if [ -d "$SYSFS" ] && ! (expect_pool_free); then
 		[ $status != 0 ] || status=1
 	fi
