@@ -93,7 +93,7 @@ _SAME_ADDRESSES = {"main", "apps"}
 # kernels, and on the others. HPMMAP_TIER selects the run.
 TIERS = {
     "check": ({"check", "newest"}, {"check", "older"}),
-    "all": ({"check", "newest", "all"}, {"check", "newest", "all"}),
+    "all": ({"check", "newest", "older", "all"}, {"check", "newest", "older", "all"}),
     "parallel": ({"parallel"}, {"parallel"}),
 }
 # If a guest dies one item has failed; the others get a new guest, a bounded number
