@@ -11,6 +11,7 @@
  * that. So what the first launch registers stays until the module is unloaded: the filter of the
  * ops brings the hooks and takes them away, and waits for no task.
  */
+#include <linux/fs.h>
 #include <linux/memfd.h>
 #include <linux/static_call.h>
 
