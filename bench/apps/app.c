@@ -369,6 +369,11 @@ static void finalize(void)
 	MPI_Finalize();
 }
 
+int app_ranks_by_size(const struct options *options)
+{
+	return options->strong ? options->size : 1 << 16;
+}
+
 int app_main(const struct app *app, int argc, char **argv)
 {
 	struct parsed parsed = {

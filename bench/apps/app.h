@@ -43,6 +43,9 @@ extern int app_rank, app_ranks;
 
 int app_main(const struct app *app, int argc, char **argv);
 
+/* most_ranks() where a rank has at least one of the problem's units; with weak scaling each has all of its own. */
+int app_ranks_by_size(const struct options *options);
+
 /* Stops the clock; what is done afterwards is verification. */
 void app_loop_ends(void);
 

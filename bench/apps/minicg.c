@@ -101,11 +101,6 @@ static double bytes(double n)
 	return n * n * n * (27 * 12 + 8 + 6 * 8) + 4 * n * n * 8;
 }
 
-static int most_ranks(const struct options *options)
-{
-	return options->strong ? options->size : 1 << 16;
-}
-
 static int default_iterations(const struct options *options)
 {
 	(void)options;
@@ -124,7 +119,7 @@ int main(int argc, char **argv)
 		.iterations_unit = "iterations of conjugate gradients; a solve that has ended starts anew",
 		.default_iterations = default_iterations,
 		.bytes = bytes,
-		.most_ranks = most_ranks,
+		.most_ranks = app_ranks_by_size,
 		.run = run,
 	};
 

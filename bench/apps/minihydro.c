@@ -185,11 +185,6 @@ static double bytes(double n)
 	return n * n * 2 * FIELDS * sizeof(double) + 3 * n * FIELDS * sizeof(double);
 }
 
-static int most_ranks(const struct options *options)
-{
-	return options->strong ? options->size : 1 << 16;
-}
-
 static int default_iterations(const struct options *options)
 {
 	(void)options;
@@ -208,7 +203,7 @@ int main(int argc, char **argv)
 		.iterations_unit = "time steps",
 		.default_iterations = default_iterations,
 		.bytes = bytes,
-		.most_ranks = most_ranks,
+		.most_ranks = app_ranks_by_size,
 		.run = run,
 	};
 

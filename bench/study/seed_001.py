@@ -21,6 +21,18 @@ def _page(pattern: str, method: str, threads: int) -> str:
     return f"1000000000 / {_touch(pattern, method, threads, 'pages_per_second')}"
 
 
+def _calls(*methods: str) -> Lines:
+    return Lines(
+        "Map, touch and unmap, for each 4 KB",
+        "threads",
+        "instructions",
+        {
+            method: ("touches:rows", f"pattern=threads,method={method}", "{threads}", "1000000000 / {pages_per_second}")
+            for method in methods
+        },
+    )
+
+
 def _allocator(app: str, allocator: str, figure: str) -> str:
     return f"{{allocators:rows/[app={app},allocator={allocator}]/{figure}}}"
 
@@ -103,22 +115,7 @@ SECTIONS = (
             ),
             Claim("On 24 threads both cost the same.", metal="Locks are waited for only by CPUs that run at once."),
         ),
-        (
-            Lines(
-                "Map, touch and unmap, for each 4 KB",
-                "threads",
-                "instructions",
-                {
-                    method: (
-                        "touches:rows",
-                        f"pattern=threads,method={method}",
-                        "{threads}",
-                        "1000000000 / {pages_per_second}",
-                    )
-                    for method in ("4k", "thp", "hugetlb", "hpmmap")
-                },
-            ),
-        ),
+        (_calls("4k", "thp", "hugetlb", "hpmmap"),),
     ),
     Section(
         "001-fig5",
@@ -131,22 +128,7 @@ SECTIONS = (
             ),
             Claim("On 12 threads it saves 66 %.", metal="Locks are waited for only by CPUs that run at once."),
         ),
-        (
-            Lines(
-                "Map, touch and unmap, for each 4 KB",
-                "threads",
-                "instructions",
-                {
-                    method: (
-                        "touches:rows",
-                        f"pattern=threads,method={method}",
-                        "{threads}",
-                        "1000000000 / {pages_per_second}",
-                    )
-                    for method in ("4k", "hpmmap", "hpmmap-dirty", "hpmmap-reuse")
-                },
-            ),
-        ),
+        (_calls("4k", "hpmmap", "hpmmap-dirty", "hpmmap-reuse"),),
     ),
     Section(
         "001-fig6",
