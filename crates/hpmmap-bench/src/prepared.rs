@@ -175,7 +175,8 @@ impl Prepared {
         Ok(())
     }
 
-    /// Adds pools of this size in all, in equal parts on all nodes, as far as possible.
+    /// Adds pools of this size in all, in equal parts on all nodes, as far as possible: also of what
+    /// Linux keeps of a node otherwise, as the methods without pools take that, too.
     pub fn add_pool(&mut self, bytes: u64) -> Result<Option<PoolAdd>> {
         self.begin()?;
         let text = self.root.read(MEMORY_BLOCK)?;
@@ -196,6 +197,8 @@ impl Prepared {
                 &name,
                 "--size",
                 &size,
+                "--leave",
+                "0",
             ];
             self.remember(Undo::PoolRemove {
                 node,

@@ -3,7 +3,7 @@
 # takes: 45
 # timeout: 240
 # pool: 0
-# tier: all  two minutes of the command alone: its unit tests look at the plan and the report
+# tier: newest  nothing of it depends on the kernel
 # paths: bench/colocation_study.py bench/apps/ crates/hpmmap-bench/
 . "$(dirname "$0")/../guest/lib.sh"
 
