@@ -15,7 +15,7 @@ use nix::unistd::geteuid;
 use super::session::{Progress, Session, worker_program};
 use crate::cli::BenchVmArgs;
 use crate::machine;
-use crate::plan::{Method, Provider};
+use crate::plan::Method;
 use crate::prepared::Prepared;
 use crate::vm::kvm::{Entries, Exits, Kvm, between};
 use crate::vm::machine::{Figures, Image, Mounted, Worker, write_initramfs};
@@ -40,7 +40,7 @@ pub fn perform(args: &BenchVmArgs) -> Result<ExitCode> {
     let session = Session::new(&root, &args.session)?;
     let worker = worker_program(args.session.worker.as_deref(), &WORKERS)?;
     let files = tempfile::tempdir()?;
-    let image = image(args, &root, files.path(), parameters.memory_bytes)?;
+    let image = image(args, &root, files.path())?;
     write_initramfs(&image.initramfs, &worker)?;
     let kvm = Kvm::new(&root)?;
     let run = Run {
@@ -96,7 +96,7 @@ fn parameters(args: &BenchVmArgs) -> Parameters {
 }
 
 /// The program, kernel and files that machines need.
-fn image(args: &BenchVmArgs, root: &Root, files: &Path, memory_bytes: u64) -> Result<Image> {
+fn image(args: &BenchVmArgs, root: &Root, files: &Path) -> Result<Image> {
     let kernel = match &args.kernel {
         Some(path) => path.clone(),
         None => PathBuf::from(format!("/boot/vmlinuz-{}", process::kernel_release(root)?)),
@@ -111,7 +111,6 @@ fn image(args: &BenchVmArgs, root: &Root, files: &Path, memory_bytes: u64) -> Re
         qemu: args.qemu.clone(),
         kernel,
         initramfs: files.join("initramfs"),
-        memory_bytes,
         timeout: Duration::from_secs(args.timeout),
     })
 }
@@ -217,10 +216,10 @@ impl Run<'_> {
     /// All work in one machine.
     fn machine(&mut self, paging: Paging, method: Method, prepared: &mut Prepared) -> Result<()> {
         let root = self.session.root;
-        let need = self.parameters.need_bytes(method);
-        let lacking = || machine::lacking(root, method, need, false);
+        let size = self.parameters.ram_bytes(method);
+        let lacking = || machine::lacking(root, method, size, false);
         if self.session.args.prepare && lacking().is_some() {
-            prepared.provide(method.provider(), need)?;
+            prepared.provide(method.provider(), size)?;
             prepared.set_thp("madvise")?;
         }
         if let Some(reason) = lacking() {
@@ -229,13 +228,17 @@ impl Run<'_> {
         }
         let name = format!("{} paging, {} memory", paging.name(), method.name());
         let failed = |error: Error| Error::Failed(format!("{name}: {error}"));
-        let pools = match method.provider() {
-            Provider::Pools => Some(Mounted::new()?),
+        let pools = match method {
+            Method::Hpmmap => Some(Mounted::new("2M")?),
+            Method::Hpmmap1g => Some(Mounted::new("1G")?),
             _ => None,
         };
         let counters = self.kvm.counters()?;
         let tables = counters.table_bytes();
-        let mut worker = self.image.start(method, pools.as_ref()).map_err(failed)?;
+        let mut worker = self
+            .image
+            .start(method, size, pools.as_ref())
+            .map_err(failed)?;
         let pid = worker.pid();
         for work in self.parameters.works() {
             let mut seen: Vec<Seen> = Vec::new();
@@ -337,7 +340,7 @@ mod tests {
     fn what_is_missing_is_named() {
         let fixture = Fixture::new();
         fixture.write("proc/sys/kernel/osrelease", "6.12.0-none\n");
-        let Err(error) = image(&args(&[]), &fixture.root(), Path::new("/"), MIB) else {
+        let Err(error) = image(&args(&[]), &fixture.root(), Path::new("/")) else {
             panic!();
         };
         assert_eq!(

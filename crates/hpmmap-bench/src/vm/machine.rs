@@ -1,6 +1,5 @@
 //! A virtual machine whose first process is the worker, and the worker as a process of the host.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Work;
 use crate::plan::Method;
-use crate::program::{content, hpmmap, memory_file};
+use crate::program::{content, memory_file};
 
 /// With nothing that the worker does not use.
 const MACHINE: &str = "q35,accel=kvm,smbus=off,sata=off,usb=off,mem-merge=off,memory-backend=ram";
@@ -32,11 +31,13 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts one.
-    pub fn new() -> Result<Self> {
+    /// Mounts one whose files are mapped by entries of this size: "2M" or "1G".
+    pub fn new(page_size: &str) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let output = Command::new("mount")
-            .args(["-t", "hpmmap", "-o", "mode=700", "hpmmap-bench-vm"])
+            .args(["-t", "hpmmap", "-o"])
+            .arg(format!("mode=700,pagesize={page_size}"))
+            .arg("hpmmap-bench-vm")
             .arg(dir.path())
             .output()?;
         if output.status.success() {
@@ -68,8 +69,6 @@ pub struct Image {
     pub kernel: PathBuf,
     /// The initramfs.
     pub initramfs: PathBuf,
-    /// Memory of the machine.
-    pub memory_bytes: u64,
     /// Time for the boot and for each workload.
     pub timeout: Duration,
 }
@@ -115,34 +114,20 @@ fn member(name: &str, mode: u32, content: &[u8]) -> Vec<u8> {
 }
 
 impl Image {
-    /// QEMU's command for a machine whose memory comes by this method.
-    fn command(&self, method: Method, pools: Option<&Mounted>) -> Command {
-        let size = self.memory_bytes;
-        let file = |align: &str| {
-            let dir = pools.map_or(Path::new("/"), |mounted| mounted.dir.path());
-            format!(
-                "memory-backend-file,id=ram,size={size},prealloc=on,share=on,align={align},mem-path={}/ram",
-                dir.display()
-            )
-        };
-        let backend = match method {
-            Method::Hugetlb => format!(
+    /// QEMU's command for a machine with RAM of this size that comes by this method.
+    fn command(&self, method: Method, size: u64, pools: Option<&Mounted>) -> Command {
+        let backend = match (method, pools) {
+            (Method::Hugetlb, _) => format!(
                 "memory-backend-memfd,id=ram,size={size},prealloc=on,hugetlb=on,hugetlbsize=2M"
             ),
-            Method::Hpmmap => file("2M"),
-            Method::Hpmmap1g => file("1G"),
+            (_, Some(mounted)) => format!(
+                "memory-backend-file,id=ram,size={size},prealloc=on,share=on,mem-path={}",
+                mounted.dir.path().display()
+            ),
             _ => format!("memory-backend-ram,id=ram,size={size},prealloc=on"),
         };
-        let mut words: Vec<OsString> = Vec::new();
-        if method == Method::Hpmmap1g {
-            let run = ["run", "--page-size", "1G", "--"].map(OsString::from);
-            words.push(hpmmap().into());
-            words.extend(run);
-        }
-        words.push(self.qemu.clone().into());
-        let mut command = Command::new(&words[0]);
+        let mut command = Command::new(&self.qemu);
         command
-            .args(&words[1..])
             .args(["-nodefaults", "-no-user-config", "-no-reboot"])
             .args(["-display", "none", "-serial", "stdio"])
             .args(["-machine", MACHINE])
@@ -158,8 +143,8 @@ impl Image {
     }
 
     /// Starts a machine, and waits until its worker is ready.
-    pub fn start(&self, method: Method, pools: Option<&Mounted>) -> Result<Worker> {
-        let mut command = self.command(method, pools);
+    pub fn start(&self, method: Method, size: u64, pools: Option<&Mounted>) -> Result<Worker> {
+        let mut command = self.command(method, size, pools);
         let setup = Setup {
             dies_with_parent: Some(Signal::SIGKILL),
             no_thp: method == Method::Small,
@@ -314,13 +299,16 @@ mod tests {
             qemu: "/q".into(),
             kernel: "/k".into(),
             initramfs: "/i".into(),
-            memory_bytes: 256 << 20,
             timeout: Duration::from_secs(5),
         }
     }
 
     fn words(method: Method) -> String {
-        let command = image().command(method, None);
+        let mounted = Mounted {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        let pools = (method == Method::Hpmmap).then_some(&mounted);
+        let command = image().command(method, 256 << 20, pools);
         std::iter::once(command.get_program())
             .chain(command.get_args())
             .map(|word| word.to_string_lossy().into_owned())
@@ -334,13 +322,7 @@ mod tests {
         assert!(small.starts_with("/q -nodefaults "), "{small}");
         assert!(small.contains("-object memory-backend-ram,id=ram,size=268435456,"));
         assert!(words(Method::Hugetlb).contains("hugetlb=on,hugetlbsize=2M"));
-        assert!(words(Method::Hpmmap).contains("share=on,align=2M,mem-path="));
-        let large = words(Method::Hpmmap1g);
-        assert!(
-            large.contains("/hpmmap run --page-size 1G -- /q -nodefaults "),
-            "{large}"
-        );
-        assert!(large.contains("align=1G"), "{large}");
+        assert!(words(Method::Hpmmap).contains("share=on,mem-path=/"));
     }
 
     #[test]

@@ -179,10 +179,14 @@ impl Parameters {
         self.workloads.iter().flat_map(of).collect()
     }
 
-    /// Memory that the host needs for a machine by this method.
-    pub fn need_bytes(&self, method: Method) -> u64 {
+    /// RAM of a machine by this method, which the host needs for it. By entries of 1 GB at least
+    /// 2 GB: the first one has a PC's holes, and Linux takes memory from the end.
+    pub fn ram_bytes(&self, method: Method) -> u64 {
         match method {
-            Method::Hpmmap1g => self.memory_bytes.next_multiple_of(GIGABYTE),
+            Method::Hpmmap1g => self
+                .memory_bytes
+                .next_multiple_of(GIGABYTE)
+                .max(2 * GIGABYTE),
             _ => self.memory_bytes,
         }
     }
@@ -243,6 +247,15 @@ pub mod tests {
             said(|all| all.size_bytes = 128 * MIB),
             "--memory 256M: must be a multiple of 2M, and 160M more than --size (128M)"
         );
+    }
+
+    #[test]
+    fn entries_of_a_gigabyte_need_a_second_one() {
+        let mut all = parameters();
+        assert_eq!(all.ram_bytes(Method::Hpmmap), 256 * MIB);
+        assert_eq!(all.ram_bytes(Method::Hpmmap1g), 2 * GIGABYTE);
+        all.memory_bytes = 2 * GIGABYTE + 2 * MIB;
+        assert_eq!(all.ram_bytes(Method::Hpmmap1g), 3 * GIGABYTE);
     }
 
     #[test]
