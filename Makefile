@@ -69,9 +69,12 @@ bench-tools:
 	@scripts/setup tests
 	@$(MAKE) $(JOBS) --no-print-directory -C bench
 
-# Modules for all the kernels that are tested.
-modules:
-	@set -e; for version in $$(scripts/kernels); do scripts/build-module $$version; scripts/build-module --debug $$version; done
+# Modules for all the kernels that are tested. What is measured needs none with assertions.
+modules: release-modules
+	@set -e; for version in $$(scripts/kernels); do scripts/build-module --debug $$version; done
+
+release-modules:
+	@set -e; for version in $$(scripts/kernels); do scripts/build-module $$version; done
 
 lint:
 	@scripts/lint
@@ -160,17 +163,17 @@ dist:
 bench:
 	@scripts/setup guest
 	@scripts/setup allocators
-	@$(MAKE) --no-print-directory tools bench-tools modules
+	@$(MAKE) --no-print-directory tools bench-tools release-modules
 	@bench/run alloc $(BENCH_ARGS)
 
 bench-profile:
 	@scripts/setup guest
-	@$(MAKE) --no-print-directory tools bench-tools modules
+	@$(MAKE) --no-print-directory tools bench-tools release-modules
 	@bench/run profile $(BENCH_ARGS)
 
 bench-fork:
 	@scripts/setup guest
-	@$(MAKE) --no-print-directory tools bench-tools modules
+	@$(MAKE) --no-print-directory tools bench-tools release-modules
 	@bench/run fork $(BENCH_ARGS)
 
 # check runs the same cases in part of the ways.
@@ -189,14 +192,14 @@ conformance-table:
 
 bench-children:
 	@scripts/setup guest
-	@$(MAKE) --no-print-directory tools modules
+	@$(MAKE) --no-print-directory tools release-modules
 	@bench/run children $(BENCH_ARGS)
 
 bench-colocation: BENCH_ARGS ?= --quick --workload lammps
 bench-colocation:
 	@scripts/setup guest
 	@scripts/setup jobs
-	@$(MAKE) --no-print-directory tools bench-tools modules
+	@$(MAKE) --no-print-directory tools bench-tools release-modules
 	@bench/run colocation $(BENCH_ARGS)
 
 # Goes on with what has not been measured yet.
@@ -205,11 +208,11 @@ study:
 	@scripts/setup jobs
 	@scripts/setup allocators
 	@scripts/setup programs
-	@$(MAKE) --no-print-directory tools bench-tools modules
+	@$(MAKE) --no-print-directory tools bench-tools release-modules
 	@integrations/openmpi/build >/dev/null
 	@bench/run study $(STUDY_ARGS)
 
 clean:
 	rm -rf build
 
-.PHONY: help setup module modules tools guest-tests bench-tools lint advisories unit unit-c unit-rust unit-python vm outside check check-all check-parallel kdump nodes mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation study conformance conformance-table install uninstall deb rpm dist clean
+.PHONY: help setup module modules release-modules tools guest-tests bench-tools lint advisories unit unit-c unit-rust unit-python vm outside check check-all check-parallel kdump nodes mutants check-debug matrix demo bench bench-profile bench-fork bench-children bench-colocation study conformance conformance-table install uninstall deb rpm dist clean
