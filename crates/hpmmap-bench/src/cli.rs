@@ -193,6 +193,25 @@ pub enum BenchVerb {
     Vm(Box<BenchVmArgs>),
 }
 
+/// What a benchmark prints.
+#[derive(Debug, Clone, Args)]
+pub struct OutputArgs {
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print what is measured, if standard error is not a terminal
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Where a benchmark finds the programs that it measures.
+#[derive(Debug, Args)]
+pub struct ProgramArgs {
+    /// Directory of the programs of bench/apps, if they are not installed
+    #[arg(long, value_name = "DIR")]
+    pub apps: Option<PathBuf>,
+}
+
 /// The options of a study.
 #[derive(Debug, Args)]
 pub struct BenchColocationArgs {
@@ -275,15 +294,12 @@ pub struct BenchColocationArgs {
     /// This run did not end, so it has failed and is not tried again
     #[arg(long, value_name = "RUN", requires = "resume", hide = true)]
     pub gave_up: Vec<u32>,
-    /// Directory of the programs of bench/apps, if they are not installed
-    #[arg(long, value_name = "DIR")]
-    pub apps: Option<PathBuf>,
-    /// Report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Print what is run, if standard error is not a terminal
-    #[arg(short, long)]
-    pub verbose: bool,
+    /// Where the programs are.
+    #[command(flatten)]
+    pub programs: ProgramArgs,
+    /// What is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// The options of a rank.
@@ -322,12 +338,9 @@ pub struct SessionArgs {
     /// directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Print what is measured, if standard error is not a terminal
-    #[arg(short, long)]
-    pub verbose: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The worker program, if it is not installed
     #[arg(long, value_name = "FILE")]
     pub worker: Option<PathBuf>,
@@ -424,15 +437,12 @@ pub struct BenchNodeArgs {
     /// Directory for the results [default: node-SECONDS]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Directory of the programs of bench/apps, if they are not installed
-    #[arg(long, value_name = "DIR")]
-    pub apps: Option<PathBuf>,
-    /// Report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Print what is measured, if standard error is not a terminal
-    #[arg(short, long)]
-    pub verbose: bool,
+    /// Where the programs are.
+    #[command(flatten)]
+    pub programs: ProgramArgs,
+    /// What is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// The options of `bench noise`.

@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
             .session
             .provenance("alloc", SCHEMA, "tsc cycles", &libraries);
         let cases = self.parameters.cases();
-        let mut progress = Progress::new(cases.len(), self.session.args.verbose);
+        let mut progress = Progress::new(cases.len(), self.session.args.output.verbose);
         let mut prepared = Prepared::new(self.session.root);
         for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
             if self.session.args.prepare {
@@ -258,7 +258,7 @@ impl<'a> Run<'a> {
 }
 
 fn conclude(args: &BenchAllocArgs, record: &Record) -> Result<ExitCode> {
-    if args.session.json {
+    if args.session.output.json {
         print_json(record)?;
     } else {
         print(&report::text(record))?;

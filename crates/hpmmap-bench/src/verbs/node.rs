@@ -57,8 +57,7 @@ pub fn perform(args: &BenchNodeArgs) -> Result<ExitCode> {
         icount: false,
         prepare: args.prepare,
         out: Some(dir.clone()),
-        json: args.json,
-        verbose: args.verbose,
+        output: args.output.clone(),
         worker: None,
     };
     let methods = methods(args)?;
@@ -80,7 +79,7 @@ pub fn perform(args: &BenchNodeArgs) -> Result<ExitCode> {
     circumstances(&root, &mut provenance.machine);
     let mut run = Run {
         provenance,
-        workers: Workers::find(&session, args.apps.clone())?,
+        workers: Workers::find(&session, args.programs.apps.clone())?,
         begun: Instant::now(),
         rng: Rng::with_seed(args.seed),
         parameters: Parameters {
@@ -115,7 +114,7 @@ pub fn perform(args: &BenchNodeArgs) -> Result<ExitCode> {
     save_json(&dir, "node.json", &record)?;
     safe_files::write(&dir.join("node.txt"), text.clone() + "\n")?;
     plot::write(&record, &dir.join("node"))?;
-    match args.json {
+    match args.output.json {
         true => print_json(&record)?,
         false => print(&format!(
             "{text}\n\nThe file to send: {}",
@@ -287,7 +286,7 @@ impl Run<'_> {
             .collect();
         let count: usize = cells.iter().map(|(_, methods)| methods.len()).sum();
         let all = count * self.parameters.repetitions as usize;
-        let mut progress = Progress::new(all, self.session.args.verbose);
+        let mut progress = Progress::new(all, self.session.args.output.verbose);
         for round in 1..=self.parameters.repetitions {
             for (what, methods) in &cells {
                 let mut methods = methods.clone();

@@ -260,7 +260,7 @@ impl<'a> Run<'a> {
     fn finish(mut self) -> Result<Record> {
         let provenance = self.session.provenance("noise", SCHEMA, "nanoseconds", &[]);
         let cases = self.parameters.cases();
-        let mut progress = Progress::new(cases.len(), self.session.args.verbose);
+        let mut progress = Progress::new(cases.len(), self.session.args.output.verbose);
         let mut prepared = Prepared::new(self.session.root);
         for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
             if self.session.args.prepare {
@@ -354,7 +354,7 @@ impl<'a> Run<'a> {
 }
 
 fn conclude(args: &BenchNoiseArgs, record: &Record) -> Result<ExitCode> {
-    if args.session.json {
+    if args.session.output.json {
         print_json(record)?;
     } else {
         print(&report::text(record, args.per_cpu))?;

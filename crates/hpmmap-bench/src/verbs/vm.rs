@@ -56,7 +56,7 @@ pub fn perform(args: &BenchVmArgs) -> Result<ExitCode> {
     let record = run.finish()?;
     // Nothing is left to be restored.
     sigpipe::restore();
-    if args.session.json {
+    if args.session.output.json {
         print_json(&record)?;
     } else {
         print(&report::text(&record))?;
@@ -147,7 +147,7 @@ impl Run<'_> {
         let qemu = qemu_version(&self.image.qemu)?;
         let provenance = self.session.provenance("vm", SCHEMA, "tsc cycles", &[]);
         let all = self.parameters.pagings.len() * self.parameters.methods.len() + 1;
-        let mut progress = Progress::new(all, self.session.args.verbose);
+        let mut progress = Progress::new(all, self.session.args.output.verbose);
         let mut prepared = Prepared::new(self.session.root);
         progress.next("native");
         self.natively(&mut prepared)?;
