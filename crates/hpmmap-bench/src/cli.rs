@@ -212,6 +212,19 @@ pub struct ProgramArgs {
     pub apps: Option<PathBuf>,
 }
 
+/// Methods of a benchmark that has one for each kind of page.
+#[derive(Debug, Args)]
+pub struct PageMethodArgs {
+    /// Only these methods: 4k, thp, hugetlb, hpmmap, hpmmap-1g
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
+    pub method: Vec<Method>,
+}
+
 /// The options of a study.
 #[derive(Debug, Args)]
 pub struct BenchColocationArgs {
@@ -355,14 +368,9 @@ pub struct BenchVmArgs {
     /// Only these kinds of paging
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub paging: Vec<Paging>,
-    /// Only these methods: 4k, thp, hugetlb, hpmmap, hpmmap-1g
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        hide_possible_values = true
-    )]
-    pub method: Vec<Method>,
+    /// The methods to measure.
+    #[command(flatten)]
+    pub methods: PageMethodArgs,
     /// Only these pages of the workload
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub pages: Vec<Pages>,
@@ -413,14 +421,9 @@ pub struct BenchNodeArgs {
     /// Of each core one is used.
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
-    /// Only these methods: 4k, thp, hugetlb, hpmmap, hpmmap-1g
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        hide_possible_values = true
-    )]
-    pub method: Vec<Method>,
+    /// The methods to measure.
+    #[command(flatten)]
+    pub methods: PageMethodArgs,
     /// Most rounds
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=1000))]

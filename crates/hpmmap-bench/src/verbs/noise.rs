@@ -18,7 +18,7 @@ use crate::noise::plan::{self, Case, Condition, METHODS, Parameters, What};
 use crate::noise::result::{Accesses, Detours, LeftOut, Record, SCHEMA, Summary, disagreement};
 use crate::noise::worker::{Place, Worker};
 use crate::noise::{plot, report};
-use crate::plan::{LARGE_PAGE, Method, Provider};
+use crate::plan::{LARGE_PAGE, Provider, chosen_methods};
 use crate::prepared::Prepared;
 use crate::program::hpmmap;
 use crate::result::PoolAdd;
@@ -106,20 +106,6 @@ fn cpus(option: &str, asked: Option<&str>, online: &[u32]) -> Result<Option<Vec<
             number_list::format(online)
         ))),
     }
-}
-
-fn methods(args: &BenchNoiseArgs) -> Result<Vec<Method>> {
-    if let Some(wrong) = args.method.iter().find(|method| !METHODS.contains(method)) {
-        return Err(Error::Usage(format!(
-            "--method {} is not for this benchmark: use {}",
-            wrong.name(),
-            METHODS.map(Method::name).join(", ")
-        )));
-    }
-    Ok(METHODS
-        .into_iter()
-        .filter(|method| args.method.is_empty() || args.method.contains(method))
-        .collect())
 }
 
 fn or_all<T: ValueEnum + Copy + Ord>(asked: &[T], none: bool) -> Vec<T> {
@@ -214,7 +200,7 @@ fn checked(
     }
     let seconds = args.seconds.unwrap_or(if args.quick { 1 } else { 10 });
     Ok(Parameters {
-        methods: methods(args)?,
+        methods: chosen_methods(&args.method, &METHODS)?,
         variants: or_all(&args.variant, args.no_detours),
         modes: or_all(&args.mode, args.no_accesses),
         memory_bytes: memory(args, available, cpus_measured.len())?,
@@ -373,6 +359,7 @@ mod tests {
 
     use crate::cli::{BenchVerb, tests::parse};
     use crate::noise::plan::{Mode, Variant};
+    use crate::plan::Method;
 
     fn args(words: &[&str]) -> BenchNoiseArgs {
         match parse(&[&["noise"], words].concat()) {

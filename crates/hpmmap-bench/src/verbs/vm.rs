@@ -15,11 +15,11 @@ use nix::unistd::geteuid;
 use super::session::{Progress, Session, worker_program};
 use crate::cli::BenchVmArgs;
 use crate::machine;
-use crate::plan::Method;
+use crate::plan::{Method, PAGE_METHODS};
 use crate::prepared::Prepared;
 use crate::vm::kvm::{Entries, Exits, Kvm, between};
 use crate::vm::machine::{Figures, Image, Mounted, Worker, write_initramfs};
-use crate::vm::plan::{METHODS, Pages, Paging, Parameters, Work, Workload};
+use crate::vm::plan::{Pages, Paging, Parameters, Work, Workload};
 use crate::vm::report;
 use crate::vm::result::{LeftOut, Measured, Native, Record, SCHEMA, disagreement, recommendation};
 
@@ -81,8 +81,8 @@ fn parameters(args: &BenchVmArgs) -> Parameters {
         false => (256 * MIB, 1024 * MIB),
     };
     // One that is not for this benchmark stays, and is refused.
-    let methods = match &args.method[..] {
-        [] => METHODS.to_vec(),
+    let methods = match &args.methods.method[..] {
+        [] => PAGE_METHODS.to_vec(),
         asked => asked.to_vec(),
     };
     Parameters {
