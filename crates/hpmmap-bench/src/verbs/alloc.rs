@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::output::{print, print_json, save_json};
+use hpmmap_base::output::print;
 use hpmmap_base::size::Size;
 use hpmmap_host::Root;
 use hpmmap_sys::sigpipe;
 
-use super::session::{Progress, Session, worker_program};
+use super::session::{self, Progress, Session, worker_program};
 use crate::cli::BenchAllocArgs;
 use crate::machine;
 use crate::plan::{Allocator, Case, Parameters, Pattern};
@@ -258,13 +258,8 @@ impl<'a> Run<'a> {
 }
 
 fn conclude(args: &BenchAllocArgs, record: &Record) -> Result<ExitCode> {
-    if args.session.output.json {
-        print_json(record)?;
-    } else {
-        print(&report::text(record))?;
-    }
+    session::report(&args.session, "alloc", record, report::text)?;
     if let Some(dir) = &args.session.out {
-        save_json(dir, "alloc.json", record)?;
         plot::write(record, &dir.join("alloc"))?;
     }
     let faulted = report::faulted(record);

@@ -4,13 +4,12 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::ValueEnum;
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::output::{print, print_json, save_json};
 use hpmmap_base::size::Size;
 use hpmmap_host::{Root, number_list, process};
 use hpmmap_sys::sigpipe;
 use serde::Deserialize;
 
-use super::session::{Progress, Session, worker_program};
+use super::session::{self, Progress, Session, worker_program};
 use crate::cli::BenchNoiseArgs;
 use crate::machine;
 use crate::noise::neighbour::Neighbour;
@@ -340,13 +339,9 @@ impl<'a> Run<'a> {
 }
 
 fn conclude(args: &BenchNoiseArgs, record: &Record) -> Result<ExitCode> {
-    if args.session.output.json {
-        print_json(record)?;
-    } else {
-        print(&report::text(record, args.per_cpu))?;
-    }
+    let text = |record: &Record| report::text(record, args.per_cpu);
+    session::report(&args.session, "noise", record, text)?;
     if let Some(dir) = &args.session.out {
-        save_json(dir, "noise.json", record)?;
         plot::write(record, &dir.join("noise"))?;
     }
     Ok(ExitCode::SUCCESS)

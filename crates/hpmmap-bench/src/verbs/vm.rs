@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::output::{print, print_json, save_json};
 use hpmmap_host::{Root, process};
 use hpmmap_sys::child::{Setup, Signal};
 use hpmmap_sys::sigpipe;
 use nix::unistd::geteuid;
 
-use super::session::{Progress, Session, worker_program};
+use super::session::{self, Progress, Session, worker_program};
 use crate::cli::BenchVmArgs;
 use crate::machine;
 use crate::plan::{Method, PAGE_METHODS};
@@ -56,14 +55,7 @@ pub fn perform(args: &BenchVmArgs) -> Result<ExitCode> {
     let record = run.finish()?;
     // Nothing is left to be restored.
     sigpipe::restore();
-    if args.session.output.json {
-        print_json(&record)?;
-    } else {
-        print(&report::text(&record))?;
-    }
-    if let Some(dir) = &args.session.out {
-        save_json(dir, "vm.json", &record)?;
-    }
+    session::report(&args.session, "vm", &record, report::text)?;
     Ok(ExitCode::SUCCESS)
 }
 
