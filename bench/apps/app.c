@@ -232,6 +232,11 @@ static void report(const struct app *app, const struct options *options, const s
 		app_die("standard output: %s", strerror(errno));
 }
 
+static int default_iterations(const struct app *app, const struct options *options)
+{
+	return app->iterations_to_solve ? app->iterations_to_solve(options) : app->default_iterations;
+}
+
 static void help(const struct app *app, const struct options *options)
 {
 	printf("usage: %s [OPTION]...\n%s\nRun it alone or by mpirun.\n\n"
@@ -245,7 +250,7 @@ static void help(const struct app *app, const struct options *options)
 	       "  --help          this\n\n"
 	       "Exit status: 0 if the result was verified, 1 if not, 2 for wrong options.\n",
 	       app->name, app->about, app->size_unit, app->default_size, app->least_size, app->iterations_unit,
-	       app->default_iterations(options));
+	       default_iterations(app, options));
 }
 
 struct parsed {
@@ -391,7 +396,7 @@ int app_main(const struct app *app, int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &app_rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &app_ranks);
 	if (!parsed.options.iterations)
-		parsed.options.iterations = app->default_iterations(&parsed.options);
+		parsed.options.iterations = default_iterations(app, &parsed.options);
 	most = app->most_ranks(&parsed.options);
 	if (!*parsed.wrong && !parsed.help && app_ranks > most)
 		snprintf(parsed.wrong, sizeof(parsed.wrong), "--size %d is for at most %d ranks, there are %d",

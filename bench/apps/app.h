@@ -31,7 +31,9 @@ struct app {
 	const char *size_unit;
 	int default_size, least_size, most_size;
 	const char *iterations_unit;
-	int (*default_iterations)(const struct options *options);
+	int default_iterations;
+	/* The default instead, where it depends on the size; or NULL. */
+	int (*iterations_to_solve)(const struct options *options);
 	/* Memory of a rank, about; README.md has the formula. */
 	double (*bytes)(double size);
 	/* How far the ranks must be able to share the problem out: at most so many. */

@@ -77,12 +77,6 @@ static int most_ranks(const struct options *options)
 	return 1 << (options->size - BLOCK);
 }
 
-static int default_iterations(const struct options *options)
-{
-	(void)options;
-	return 1;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct app app = {
@@ -93,7 +87,7 @@ int main(int argc, char **argv)
 		.least_size = LEAST,
 		.most_size = LEAST + 1,
 		.iterations_unit = "runs",
-		.default_iterations = default_iterations,
+		.default_iterations = 1,
 		.bytes = bytes,
 		.most_ranks = most_ranks,
 		.run = run,

@@ -192,12 +192,6 @@ static int most_ranks(const struct options *options)
 	return EDGE % app_ranks ? app_ranks - 1 : EDGE;
 }
 
-static int default_iterations(const struct options *options)
-{
-	(void)options;
-	return MOST_STEPS;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct app app = {
@@ -208,7 +202,7 @@ int main(int argc, char **argv)
 		.least_size = EDGE,
 		.most_size = EDGE,
 		.iterations_unit = "steps, up to 6",
-		.default_iterations = default_iterations,
+		.default_iterations = MOST_STEPS,
 		.bytes = bytes,
 		.most_ranks = most_ranks,
 		.run = run,

@@ -427,12 +427,6 @@ static double bytes(double n)
 	       8 * volume(80);
 }
 
-static int default_iterations(const struct options *options)
-{
-	(void)options;
-	return 100;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct app app = {
@@ -443,7 +437,7 @@ int main(int argc, char **argv)
 		.least_size = 2,
 		.most_size = 1 << 17,
 		.iterations_unit = "time steps",
-		.default_iterations = default_iterations,
+		.default_iterations = 100,
 		.bytes = bytes,
 		.most_ranks = app_ranks_by_size,
 		.run = run,

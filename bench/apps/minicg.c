@@ -101,12 +101,6 @@ static double bytes(double n)
 	return n * n * n * (27 * 12 + 8 + 6 * 8) + 4 * n * n * 8;
 }
 
-static int default_iterations(const struct options *options)
-{
-	(void)options;
-	return 150;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct app app = {
@@ -117,7 +111,7 @@ int main(int argc, char **argv)
 		.least_size = 4,
 		.most_size = 1024,
 		.iterations_unit = "iterations of conjugate gradients; a solve that has ended starts anew",
-		.default_iterations = default_iterations,
+		.default_iterations = 150,
 		.bytes = bytes,
 		.most_ranks = app_ranks_by_size,
 		.run = run,

@@ -309,7 +309,7 @@ static int most_ranks(const struct options *options)
 }
 
 /* A solve needs the more iterations the more elements there are from end to end. */
-static int default_iterations(const struct options *options)
+static int iterations_to_solve(const struct options *options)
 {
 	return 2 * (40 + 4 * options->size * (options->strong ? 1 : app_ranks));
 }
@@ -324,7 +324,7 @@ int main(int argc, char **argv)
 		.least_size = 4,
 		.most_size = 1024,
 		.iterations_unit = "iterations of conjugate gradients, half without the matrix, half with it",
-		.default_iterations = default_iterations,
+		.iterations_to_solve = iterations_to_solve,
 		.bytes = bytes,
 		.most_ranks = most_ranks,
 		.run = run,

@@ -185,12 +185,6 @@ static double bytes(double n)
 	return n * n * 2 * FIELDS * sizeof(double) + 3 * n * FIELDS * sizeof(double);
 }
 
-static int default_iterations(const struct options *options)
-{
-	(void)options;
-	return 100;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct app app = {
@@ -201,7 +195,7 @@ int main(int argc, char **argv)
 		.least_size = 4,
 		.most_size = 20000,
 		.iterations_unit = "time steps",
-		.default_iterations = default_iterations,
+		.default_iterations = 100,
 		.bytes = bytes,
 		.most_ranks = app_ranks_by_size,
 		.run = run,

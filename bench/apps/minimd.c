@@ -538,12 +538,6 @@ static int most_ranks(const struct options *options)
 	return options->strong ? bins_along(options->size * CELL) : 1 << 16;
 }
 
-static int default_iterations(const struct options *options)
-{
-	(void)options;
-	return 100;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct app app = {
@@ -554,7 +548,7 @@ int main(int argc, char **argv)
 		.least_size = 6,
 		.most_size = 400,
 		.iterations_unit = "time steps",
-		.default_iterations = default_iterations,
+		.default_iterations = 100,
 		.bytes = bytes,
 		.most_ranks = most_ranks,
 		.run = run,

@@ -360,12 +360,6 @@ static double bytes(double size)
 	return size * SLICE;
 }
 
-static int phases(const struct options *options)
-{
-	(void)options;
-	return 8;
-}
-
 static int most_ranks(const struct options *options)
 {
 	return options->strong ? options->size : 1 << 20;
@@ -381,7 +375,7 @@ int main(int argc, char **argv)
 		.least_size = 4,
 		.most_size = 1 << 24,
 		.iterations_unit = "phases",
-		.default_iterations = phases,
+		.default_iterations = 8,
 		.most_ranks = most_ranks,
 		.bytes = bytes,
 		.run = run,

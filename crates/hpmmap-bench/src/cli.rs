@@ -193,6 +193,38 @@ pub enum BenchVerb {
     Vm(Box<BenchVmArgs>),
 }
 
+/// What a benchmark prints.
+#[derive(Debug, Clone, Args)]
+pub struct OutputArgs {
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print what is measured, if standard error is not a terminal
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Where a benchmark finds the programs that it measures.
+#[derive(Debug, Args)]
+pub struct ProgramArgs {
+    /// Directory of the programs of bench/apps, if they are not installed
+    #[arg(long, value_name = "DIR")]
+    pub apps: Option<PathBuf>,
+}
+
+/// Methods of a benchmark that has one for each kind of page.
+#[derive(Debug, Args)]
+pub struct PageMethodArgs {
+    /// Only these methods: 4k, thp, hugetlb, hpmmap, hpmmap-1g
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
+    pub method: Vec<Method>,
+}
+
 /// The options of a study.
 #[derive(Debug, Args)]
 pub struct BenchColocationArgs {
@@ -275,15 +307,12 @@ pub struct BenchColocationArgs {
     /// This run did not end, so it has failed and is not tried again
     #[arg(long, value_name = "RUN", requires = "resume", hide = true)]
     pub gave_up: Vec<u32>,
-    /// Directory of the programs of bench/apps, if they are not installed
-    #[arg(long, value_name = "DIR")]
-    pub apps: Option<PathBuf>,
-    /// Report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Print what is run, if standard error is not a terminal
-    #[arg(short, long)]
-    pub verbose: bool,
+    /// Where the programs are.
+    #[command(flatten)]
+    pub programs: ProgramArgs,
+    /// What is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// The options of a rank.
@@ -322,12 +351,9 @@ pub struct SessionArgs {
     /// directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Print what is measured, if standard error is not a terminal
-    #[arg(short, long)]
-    pub verbose: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The worker program, if it is not installed
     #[arg(long, value_name = "FILE")]
     pub worker: Option<PathBuf>,
@@ -342,14 +368,9 @@ pub struct BenchVmArgs {
     /// Only these kinds of paging
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub paging: Vec<Paging>,
-    /// Only these methods: 4k, thp, hugetlb, hpmmap, hpmmap-1g
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        hide_possible_values = true
-    )]
-    pub method: Vec<Method>,
+    /// The methods to measure.
+    #[command(flatten)]
+    pub methods: PageMethodArgs,
     /// Only these pages of the workload
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub pages: Vec<Pages>,
@@ -400,14 +421,9 @@ pub struct BenchNodeArgs {
     /// Of each core one is used.
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
-    /// Only these methods: 4k, thp, hugetlb, hpmmap, hpmmap-1g
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        hide_possible_values = true
-    )]
-    pub method: Vec<Method>,
+    /// The methods to measure.
+    #[command(flatten)]
+    pub methods: PageMethodArgs,
     /// Most rounds
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -424,15 +440,12 @@ pub struct BenchNodeArgs {
     /// Directory for the results [default: node-SECONDS]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Directory of the programs of bench/apps, if they are not installed
-    #[arg(long, value_name = "DIR")]
-    pub apps: Option<PathBuf>,
-    /// Report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Print what is measured, if standard error is not a terminal
-    #[arg(short, long)]
-    pub verbose: bool,
+    /// Where the programs are.
+    #[command(flatten)]
+    pub programs: ProgramArgs,
+    /// What is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// The options of `bench noise`.

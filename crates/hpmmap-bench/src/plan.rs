@@ -1,6 +1,7 @@
 //! The plan of `bench alloc`: methods, patterns, allocators, sizes.
 
 use clap::ValueEnum;
+use hpmmap_base::error::{Error, Result};
 use hpmmap_base::size::Size;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,36 @@ pub const LARGE_PAGE: u64 = 2 * MIB;
 
 /// A page of the largest size.
 pub const GIGABYTE: u64 = 1024 * MIB;
+
+/// A method for each kind of page, and of entries of the pools.
+pub const PAGE_METHODS: [Method; 5] = [
+    Method::Small,
+    Method::Thp,
+    Method::Hugetlb,
+    Method::Hpmmap,
+    Method::Hpmmap1g,
+];
+
+/// Fails if one of the `asked` methods is not `known` to the benchmark.
+pub fn check_methods(asked: &[Method], known: &[Method]) -> Result<()> {
+    let Some(wrong) = asked.iter().find(|method| !known.contains(method)) else {
+        return Ok(());
+    };
+    let names: Vec<_> = known.iter().map(|method| method.name()).collect();
+    Err(Error::Usage(format!(
+        "--method {} is not for this benchmark: use {}",
+        wrong.name(),
+        names.join(", ")
+    )))
+}
+
+/// The `asked` methods in the order of the `known` ones; all of them if none was asked for.
+pub fn chosen_methods(asked: &[Method], known: &[Method]) -> Result<Vec<Method>> {
+    check_methods(asked, known)?;
+    let mut methods = known.to_vec();
+    methods.retain(|method| asked.is_empty() || asked.contains(method));
+    Ok(methods)
+}
 
 /// How memory is asked for.
 #[derive(
@@ -394,6 +425,19 @@ pub mod tests {
             rounds: 4,
             threads: vec![1, 2],
         }
+    }
+
+    #[test]
+    fn methods_keep_their_order_and_others_are_refused() {
+        let chosen = |asked: &[Method]| chosen_methods(asked, &PAGE_METHODS);
+        assert_eq!(chosen(&[]).unwrap(), PAGE_METHODS);
+        let two = chosen(&[Method::Hpmmap, Method::Small]).unwrap();
+        assert_eq!(two, [Method::Small, Method::Hpmmap]);
+        let error = chosen(&[Method::Hugetlb1g]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--method hugetlb-1g is not for this benchmark: use 4k, thp, hugetlb, hpmmap, hpmmap-1g"
+        );
     }
 
     fn has(cases: &[Case], pattern: Pattern, method: Method, size_bytes: u64) -> bool {

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 
-use hpmmap_sys::bpf;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
+use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::counts::{cpu_counts, hits, noise_control, other_counts, other_key};
 use crate::event::{read, text};
-use crate::object::{self, Error, Result, Runs, refused};
+use crate::object::{Error, Loaded, Result, Runs, refused};
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/noise.bpf.o"));
 
@@ -108,13 +106,8 @@ pub struct Counted {
 
 /// The attached programs. They are detached when this is dropped or its process is killed.
 pub struct NoiseProbes {
-    // Dropped before the object: a program must not run without its maps.
-    _links: Vec<Link>,
-    object: Object,
-    missing: Vec<String>,
+    loaded: Loaded,
     control: noise_control,
-    // Run times are counted while it is open.
-    _statistics: Option<OwnedFd>,
 }
 
 impl NoiseProbes {
@@ -123,13 +116,11 @@ impl NoiseProbes {
     /// [`stop`](Self::stop). Otherwise every CPU is, up to the end of the job's last process, and
     /// other tasks only where the job has run.
     pub fn attach(cpus: Option<&[u32]>, launcher: u32) -> Result<Self> {
-        let (object, missing) = object::load(PROGRAMS, &NEEDED, &|_| Ok(()))?;
+        let loaded = Loaded::new(PROGRAMS, &NEEDED, &|_| Ok(()))?;
         let namespace = fs::metadata("/proc/self/ns/pid")
             .map_err(|error| Error::Refused("/proc/self/ns/pid", error.to_string()))?;
         let mut probes = Self {
-            _links: Vec::new(),
-            object,
-            missing,
+            loaded,
             control: noise_control {
                 namespace_dev: namespace.dev(),
                 namespace_ino: namespace.ino(),
@@ -139,32 +130,13 @@ impl NoiseProbes {
                 on: 0,
                 processes: 0,
             },
-            _statistics: bpf::count_run_times().ok(),
         };
-        probes.set_control()?;
+        probes.loaded.set_control(probes.control.as_bytes())?;
         probes.measure(cpus)?;
-        let mut links = Vec::new();
-        for program in probes.object.progs_mut().filter(|one| one.autoload()) {
-            links.push(
-                program
-                    .attach()
-                    .map_err(refused("cannot attach the BPF programs"))?,
-            );
-        }
-        probes._links = links;
+        probes.loaded.attach(|_| 0)?;
         // Its start shows the programs which process this is.
         let _ = thread::spawn(|| ()).join();
         Ok(probes)
-    }
-
-    fn map(&self, name: &str) -> Result<MapHandle> {
-        object::map(&self.object, name)
-    }
-
-    fn set_control(&self) -> Result<()> {
-        self.map("control")?
-            .update(&[0; 4], self.control.as_bytes(), MapFlags::ANY)
-            .map_err(refused("cannot pass the settings to the BPF programs"))
     }
 
     /// Names the CPUs to measure.
@@ -176,7 +148,8 @@ impl NoiseProbes {
             value.measured = cpus.is_none_or(|cpus| cpus.contains(&cpu)).into();
             values.push(value.as_bytes().to_vec());
         }
-        self.map("cpus")?
+        self.loaded
+            .map("cpus")?
             .update_percpu(&[0; 4], &values, MapFlags::ANY)
             .map_err(refused("cannot name the CPUs to the BPF programs"))
     }
@@ -184,6 +157,7 @@ impl NoiseProbes {
     /// The settings as the programs have changed them.
     fn control_now(&self) -> Result<noise_control> {
         let bytes = self
+            .loaded
             .map("control")?
             .lookup(&[0; 4], MapFlags::ANY)
             .map_err(refused("cannot read the settings of the BPF programs"))?;
@@ -195,7 +169,7 @@ impl NoiseProbes {
             on: on.into(),
             ..self.control_now()?
         };
-        self.set_control()
+        self.loaded.set_control(self.control.as_bytes())
     }
 
     /// Begins to count.
@@ -210,12 +184,13 @@ impl NoiseProbes {
 
     /// The tracepoints that the kernel lacks, about which nothing is known.
     pub fn missing(&self) -> &[String] {
-        &self.missing
+        self.loaded.missing()
     }
 
     /// The counts.
     pub fn counts(&self) -> Result<Counted> {
         let values = self
+            .loaded
             .map("cpus")?
             .lookup_percpu(&[0; 4], MapFlags::ANY)
             .map_err(refused("cannot read the counts"))?
@@ -251,7 +226,7 @@ impl NoiseProbes {
     }
 
     fn add_devices(&self, counted: &mut Counted) -> Result<()> {
-        let map = self.map("irqs")?;
+        let map = self.loaded.map("irqs")?;
         for key in map.keys() {
             let values = map
                 .lookup_percpu(&key, MapFlags::ANY)
@@ -272,7 +247,7 @@ impl NoiseProbes {
     }
 
     fn add_names(&self, counted: &mut Counted) -> Result<()> {
-        let map = self.map("others")?;
+        let map = self.loaded.map("others")?;
         for key in map.keys() {
             let value = map
                 .lookup(&key, MapFlags::ANY)
@@ -301,26 +276,20 @@ impl NoiseProbes {
 
     /// The runs of each program; their times are 0 if the kernel does not count them.
     pub fn runs(&self) -> Vec<Runs> {
-        object::runs(&self.object)
+        self.loaded.runs()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use libbpf_rs::ObjectBuilder;
-
     use super::*;
     use crate::counts::{SOFTIRQS as SOFTIRQS_C, TICK_REASONS as TICK_REASONS_C, VECTOR_COUNT};
+    use crate::object::tests::assert_has;
 
     #[test]
     fn the_programs_are_an_object_that_has_all_that_is_needed() {
-        let open = ObjectBuilder::default().open_memory(PROGRAMS).unwrap();
-        for needed in NEEDED {
-            assert!(open.progs().any(|one| one.name() == needed), "{needed}");
-        }
-        for map in ["control", "cpus", "irqs", "others", "processes"] {
-            assert!(open.maps().any(|one| one.name() == map), "{map}");
-        }
+        let maps = ["control", "cpus", "irqs", "others", "processes"];
+        assert_has(PROGRAMS, &NEEDED, &maps);
     }
 
     #[test]

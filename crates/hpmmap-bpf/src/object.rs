@@ -1,13 +1,14 @@
-//! An object of BPF programs: loading it into kernels that may lack a hook, and its runs.
+//! An object of BPF programs: loading it into kernels that may lack a hook, attaching it, and its runs.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
+use hpmmap_sys::bpf;
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
-    ErrorKind, MapCore, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, Program,
-    set_print,
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject,
+    Program, ProgramMut, set_print,
 };
 
 /// Errors of loading and attaching the programs.
@@ -112,11 +113,7 @@ fn load_without(programs: &[u8], configure: Configure, missing: &[String]) -> Re
 
 /// Loads the programs; also returns the hooks that the kernel lacks. Without those of the programs
 /// `needed` it fails.
-pub(crate) fn load(
-    programs: &[u8],
-    needed: &[&str],
-    configure: Configure,
-) -> Result<(Object, Vec<String>)> {
+fn load(programs: &[u8], needed: &[&str], configure: Configure) -> Result<(Object, Vec<String>)> {
     set_print(None);
     match load_without(programs, configure, &[]) {
         Err(Error::Refused(..)) => {
@@ -128,31 +125,106 @@ pub(crate) fn load(
     }
 }
 
-/// A map of a loaded object.
-pub(crate) fn map(object: &Object, name: &str) -> Result<MapHandle> {
-    let map = object
-        .maps()
-        .find(|map| map.name() == name)
-        .ok_or_else(|| Error::Missing(format!("map {name}")))?;
-    MapHandle::try_from(&map).map_err(refused("cannot use a BPF map"))
+/// A loaded object. Its programs are detached when this is dropped or its process is killed.
+pub(crate) struct Loaded {
+    // Dropped before the object: a program must not run without its maps.
+    links: Vec<Link>,
+    object: Object,
+    missing: Vec<String>,
+    // Run times are counted while it is open.
+    _statistics: Option<OwnedFd>,
 }
 
-/// The runs of each program; their times are 0 if the kernel does not count them.
-pub(crate) fn runs(object: &Object) -> Vec<Runs> {
-    let mut ours: BTreeMap<u32, String> = BTreeMap::new();
-    for program in object.progs() {
-        if let Ok(id) = Program::id_from_fd(program.as_fd()) {
-            ours.insert(id, program.name().to_string_lossy().into_owned());
+impl Loaded {
+    /// Loads the programs, except those with hooks that the kernel lacks. Without those of the
+    /// programs `needed` it fails.
+    pub fn new(programs: &[u8], needed: &[&str], configure: Configure) -> Result<Self> {
+        let (object, missing) = load(programs, needed, configure)?;
+        Ok(Self {
+            links: Vec::new(),
+            object,
+            missing,
+            _statistics: bpf::count_run_times().ok(),
+        })
+    }
+
+    /// Attaches the programs: the lowest `turn` first, those of the same in the object's order.
+    pub fn attach(&mut self, turn: impl Fn(&ProgramMut<'_>) -> u32) -> Result<()> {
+        let programs = self.object.progs_mut();
+        let mut programs: Vec<_> = programs.filter(|program| program.autoload()).collect();
+        programs.sort_by_key(turn);
+        for program in programs {
+            self.links.push(
+                program
+                    .attach()
+                    .map_err(refused("cannot attach the BPF programs"))?,
+            );
+        }
+        Ok(())
+    }
+
+    /// Detaches the programs, the last one first.
+    pub fn detach(&mut self) {
+        while let Some(link) = self.links.pop() {
+            drop(link);
         }
     }
-    ProgInfoIter::default()
-        .filter_map(|info| {
-            Some(Runs {
-                program: ours.remove(&info.id)?,
-                count: info.run_cnt,
-                ns: info.run_time_ns,
-                missed: info.recursion_misses,
+
+    /// The hooks that the kernel lacks, about which nothing is known.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// A map of the object.
+    pub fn map(&self, name: &str) -> Result<MapHandle> {
+        let map = self
+            .object
+            .maps()
+            .find(|map| map.name() == name)
+            .ok_or_else(|| Error::Missing(format!("map {name}")))?;
+        MapHandle::try_from(&map).map_err(refused("cannot use a BPF map"))
+    }
+
+    /// Sets the only element of the map `control`.
+    pub fn set_control(&self, value: &[u8]) -> Result<()> {
+        self.map("control")?
+            .update(&[0; 4], value, MapFlags::ANY)
+            .map_err(refused("cannot pass the settings to the BPF programs"))
+    }
+
+    /// The runs of each program; their times are 0 if the kernel does not count them.
+    pub fn runs(&self) -> Vec<Runs> {
+        let mut ours: BTreeMap<u32, String> = BTreeMap::new();
+        for program in self.object.progs() {
+            if let Ok(id) = Program::id_from_fd(program.as_fd()) {
+                ours.insert(id, program.name().to_string_lossy().into_owned());
+            }
+        }
+        ProgInfoIter::default()
+            .filter_map(|info| {
+                Some(Runs {
+                    program: ours.remove(&info.id)?,
+                    count: info.run_cnt,
+                    ns: info.run_time_ns,
+                    missed: info.recursion_misses,
+                })
             })
-        })
-        .collect()
+            .collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Fails unless the object has these programs and maps.
+    pub fn assert_has(object: &[u8], programs: &[&str], maps: &[&str]) {
+        let open = open(object).unwrap();
+        for program in programs {
+            assert!(open.progs().any(|one| one.name() == *program), "{program}");
+        }
+        for map in maps {
+            assert!(open.maps().any(|one| one.name() == *map), "{map}");
+        }
+    }
 }

@@ -1,13 +1,9 @@
 //! Loads the programs and reads their counts.
 
-use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
-use hpmmap_sys::bpf;
-use libbpf_rs::{
-    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder,
-};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use zerocopy::IntoBytes;
 
 use crate::event::{Cause, Event, Kind, Origin, Stall, read, totals};
@@ -15,7 +11,7 @@ use crate::events::{
     COUNTER_DROPPED, COUNTER_EXCEPTIONS, COUNTER_KERNEL_MAJOR, COUNTER_KERNEL_MINOR, COUNTER_MAJOR,
     COUNTER_MINOR, COUNTER_RETRIES, COUNTER_UNTRACKED, control, total,
 };
-use crate::object::{self, Result, Runs, refused};
+use crate::object::{Loaded, Result, Runs, refused};
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
@@ -84,93 +80,57 @@ pub struct Counters {
 }
 
 /// The attached programs. They are detached when this is dropped or its process is killed.
-pub struct Probes {
-    links: Vec<Link>,
-    object: Object,
-    missing: Vec<String>,
-    // Run times are counted while it is open.
-    _statistics: Option<OwnedFd>,
-}
+pub struct Probes(Loaded);
 
 impl Probes {
     /// Loads and attaches them. They trace nothing yet, except the first child of the process
     /// `recorder`, if given. Events wait in a buffer of `buffer_bytes`, a power of two.
     pub fn attach(buffer_bytes: u32, recorder: Option<u32>) -> Result<Self> {
-        let (object, missing) =
-            object::load(PROGRAMS, &NEEDED, &|map| match map.name() == "events" {
-                true => map.set_max_entries(buffer_bytes),
-                false => Ok(()),
-            })?;
-        let mut probes = Self {
-            links: Vec::new(),
-            object,
-            missing,
-            _statistics: bpf::count_run_times().ok(),
-        };
+        let mut loaded = Loaded::new(PROGRAMS, &NEEDED, &|map| match map.name() == "events" {
+            true => map.set_max_entries(buffer_bytes),
+            false => Ok(()),
+        })?;
         if let Some(recorder) = recorder {
-            let value = control { recorder, root: 0 };
-            probes
-                .map("control")?
-                .update(&[0; 4], value.as_bytes(), MapFlags::ANY)
-                .map_err(refused("cannot pass the process to trace to the programs"))?;
+            loaded.set_control(control { recorder, root: 0 }.as_bytes())?;
         }
         // First the programs at ends: a begin whose program is attached before would have no end.
-        let mut programs: Vec<_> = probes
-            .object
-            .progs_mut()
-            .filter(|program| program.autoload())
-            .collect();
-        programs.sort_by_key(|program| match program.name() {
+        loaded.attach(|program| match program.name() {
             name if name == "task_exit" => 2,
             _ if program.section().to_string_lossy().contains("fexit") => 0,
             _ => 1,
-        });
-        let mut links = Vec::new();
-        for program in programs {
-            links.push(
-                program
-                    .attach()
-                    .map_err(refused("cannot attach the BPF programs"))?,
-            );
-        }
-        probes.links = links;
-        Ok(probes)
+        })?;
+        Ok(Self(loaded))
     }
 
     /// Ends recording; the counts stay. First the program that ends a thread's count is detached,
     /// since it must not count faults that the others have missed.
     pub fn detach(&mut self) {
-        while let Some(link) = self.links.pop() {
-            drop(link);
-        }
+        self.0.detach();
         // A program may still be running on another CPU.
         thread::sleep(Duration::from_millis(20));
     }
 
     /// The hooks that the kernel lacks, about which nothing is known.
     pub fn missing(&self) -> &[String] {
-        &self.missing
-    }
-
-    fn map(&self, name: &str) -> Result<MapHandle> {
-        object::map(&self.object, name)
+        self.0.missing()
     }
 
     /// Traces a process and its descendants from now on.
     pub fn trace(&self, pid: u32) -> Result<()> {
-        self.map("processes")?
+        self.0
+            .map("processes")?
             .update(&pid.to_le_bytes(), &[1], MapFlags::ANY)
             .map_err(refused("cannot trace the process"))
     }
 
     /// Number of processes that are traced now.
     pub fn running(&self) -> Result<u32> {
-        Ok(self.map("processes")?.keys().count() as u32)
+        Ok(self.0.map("processes")?.keys().count() as u32)
     }
 
     /// The buffer of events. `None` stands for an event that cannot be decoded.
     pub fn ring<'a>(&self, mut take: impl FnMut(Option<Event>) + 'a) -> Result<Ring<'a>> {
-        let map = self.map("events")?;
+        let map = self.0.map("events")?;
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&map, move |bytes| {
@@ -200,7 +160,7 @@ impl Probes {
 
     /// The totals of the faults.
     pub fn totals(&self) -> Result<Vec<Total>> {
-        let map = self.map("totals")?;
+        let map = self.0.map("totals")?;
         let mut all = Vec::new();
         for (index, kind, stall, origin) in totals() {
             let figures = Self::figures(&map, index)?;
@@ -218,7 +178,7 @@ impl Probes {
 
     /// The time stolen, by cause.
     pub fn stolen(&self) -> Result<Vec<StolenTotal>> {
-        let map = self.map("stolen")?;
+        let map = self.0.map("stolen")?;
         let mut all = Vec::new();
         for cause in Cause::ALL {
             all.push(StolenTotal {
@@ -231,7 +191,7 @@ impl Probes {
 
     /// The other counters.
     pub fn counters(&self) -> Result<Counters> {
-        let map = self.map("counters")?;
+        let map = self.0.map("counters")?;
         let count = |index: u32| -> Result<u64> {
             let values = map
                 .lookup_percpu(&index.to_le_bytes(), MapFlags::ANY)
@@ -253,7 +213,7 @@ impl Probes {
 
     /// The runs of each program; their times are 0 if the kernel does not count them.
     pub fn runs(&self) -> Vec<Runs> {
-        object::runs(&self.object)
+        self.0.runs()
     }
 }
 
@@ -281,33 +241,19 @@ impl Ring<'_> {
 
 #[cfg(test)]
 mod tests {
-    use libbpf_rs::ObjectBuilder;
-
     use super::*;
+    use crate::object::tests::assert_has;
 
     #[test]
     fn the_programs_are_an_object_that_has_all_that_is_needed() {
-        let open = ObjectBuilder::default().open_memory(PROGRAMS).unwrap();
-        let names: Vec<String> = open
-            .progs()
-            .map(|program| program.name().to_string_lossy().into_owned())
-            .collect();
-        for needed in NEEDED {
-            assert!(names.iter().any(|name| name == needed), "{needed}");
-        }
-        let maps: Vec<String> = open
-            .maps()
-            .map(|map| map.name().to_string_lossy().into_owned())
-            .collect();
-        for map in [
+        let maps = [
             "events",
             "totals",
             "stolen",
             "counters",
             "control",
             "processes",
-        ] {
-            assert!(maps.iter().any(|name| name == map), "{map}: {maps:?}");
-        }
+        ];
+        assert_has(PROGRAMS, &NEEDED, &maps);
     }
 }

@@ -4,12 +4,14 @@
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl;
-use nix::sys::signal::{SigHandler, signal};
+use nix::sys::signal::{SigHandler, killpg, signal};
 use nix::unistd::{ForkResult, Pid, fork, getppid, setpgid};
 
 pub use nix::sys::signal::Signal;
@@ -74,6 +76,20 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
 }
 
+/// Ends a child that leads a process group, and its group: by SIGTERM, and by SIGKILL what is left
+/// once the child has ended or `patience` is over.
+pub fn end_group(child: &mut Child, patience: Duration) {
+    let group = Pid::from_raw(child.id() as i32);
+    let deadline = Instant::now() + patience;
+    // An error means that the group is gone.
+    let _ = killpg(group, Signal::SIGTERM);
+    while Instant::now() < deadline && matches!(child.try_wait(), Ok(None)) {
+        thread::sleep(Duration::from_millis(50));
+    }
+    let _ = killpg(group, Signal::SIGKILL);
+    let _ = child.wait();
+}
+
 /// Forks. The child runs `child` and ends with the status it returns. The parent gets the child's
 /// number and can wait for it even if the parent ignores SIGCHLD; the child still ignores it.
 ///
@@ -103,6 +119,10 @@ pub fn spawn(child: impl FnOnce() -> i32) -> io::Result<Pid> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Stdio;
+
     use super::*;
 
     fn status_line(setup: Setup, name: &str) -> String {
@@ -137,5 +157,33 @@ mod tests {
             status_line(Setup::default(), "THP_enabled"),
             "THP_enabled:\t1"
         );
+    }
+
+    #[test]
+    fn a_group_ends_by_sigterm_or_else_by_sigkill() {
+        let ended_by = |script: &str, patience| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdout(Stdio::piped());
+            let setup = Setup {
+                own_group: true,
+                ..Setup::default()
+            };
+            setup.apply(&mut command).unwrap();
+            let mut child = command.spawn().unwrap();
+            let mut said = [0; 1];
+            child
+                .stdout
+                .as_mut()
+                .unwrap()
+                .read_exact(&mut said)
+                .unwrap();
+            end_group(&mut child, patience);
+            child.try_wait().unwrap().unwrap().signal()
+        };
+        let hour = Duration::from_secs(3600);
+        let term = ended_by("echo; exec sleep 3600", hour);
+        assert_eq!(term, Some(Signal::SIGTERM as i32));
+        let kill = ended_by("trap '' TERM; echo; exec sleep 3600", Duration::ZERO);
+        assert_eq!(kill, Some(Signal::SIGKILL as i32));
     }
 }

@@ -6,7 +6,7 @@
 # takes: 60
 # timeout: 300
 # tier: newest  the same calls place a region on every kernel, and numa has policies
-# paths: kernel/task/ kernel/as/own/job.* kernel/chardev.c lib/process.c crates/hpmmap/src/region.rs crates/hpmmap/src/verbs/run.rs
+# paths: kernel/task/ kernel/as/own/job.* kernel/chardev.c lib/process.c crates/hpmmap/src/region.rs crates/hpmmap/src/verbs/run.rs crates/hpmmap/src/verbs/run_memory.rs
 # paths: tests/vm/programs/regions.c
 . "$(dirname "$0")/../guest/lib.sh"
 

@@ -3,7 +3,7 @@
 # pool: 512M
 # timeout: 120
 # takes: 15
-# paths: kernel/call/step/extent.* kernel/task/ kernel/chardev.c crates/hpmmap/src/verbs/run.rs crates/hpmmap/src/mark/
+# paths: kernel/call/step/extent.* kernel/task/ kernel/chardev.c crates/hpmmap/src/verbs/run.rs crates/hpmmap/src/verbs/run_memory.rs crates/hpmmap/src/mark/
 . "$(dirname "$0")/../guest/lib.sh"
 
 # stat_of NAME COMMAND...: a value of a launch while the command runs.

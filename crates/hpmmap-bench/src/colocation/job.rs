@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hpmmap_host::Root;
-use hpmmap_sys::child::{Setup, Signal};
-use nix::sys::signal::{kill, killpg};
+use hpmmap_sys::child::{Setup, Signal, end_group};
+use nix::sys::signal::kill;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, Uid};
 
@@ -76,17 +76,9 @@ fn descendants(root: &Root, of: i32) -> Vec<Pid> {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        let group = Pid::from_raw(self.child.id() as i32);
-        let deadline = Instant::now() + END;
         if matches!(self.child.try_wait(), Ok(None)) {
-            // An error means that the group is gone.
-            let _ = killpg(group, Signal::SIGTERM);
-            while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
-                thread::sleep(Duration::from_millis(50));
-            }
-            let _ = killpg(group, Signal::SIGKILL);
+            end_group(&mut self.child, END);
         }
-        let _ = self.child.wait();
     }
 }
 

@@ -9,9 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hpmmap_host::{Root, process};
-use hpmmap_sys::child::{Setup, Signal};
-use nix::sys::signal::killpg;
-use nix::unistd::Pid;
+use hpmmap_sys::child::{Setup, Signal, end_group};
 
 use super::plan::{Parameters, Profile};
 
@@ -110,15 +108,7 @@ impl Group {
 
 impl Group {
     fn end(&mut self) {
-        let group = Pid::from_raw(self.child.id() as i32);
-        let deadline = Instant::now() + END;
-        // An error means that the group is gone.
-        let _ = killpg(group, Signal::SIGTERM);
-        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
-            thread::sleep(Duration::from_millis(50));
-        }
-        let _ = killpg(group, Signal::SIGKILL);
-        let _ = self.child.wait();
+        end_group(&mut self.child, END);
     }
 }
 

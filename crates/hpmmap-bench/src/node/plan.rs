@@ -9,15 +9,6 @@ use crate::plan::{self, Allocator, Case, GIGABYTE, LARGE_PAGE, Method, Pattern};
 
 const MIB: u64 = 1 << 20;
 
-/// The methods that are compared.
-pub const METHODS: [Method; 5] = [
-    Method::Small,
-    Method::Thp,
-    Method::Hugetlb,
-    Method::Hpmmap,
-    Method::Hpmmap1g,
-];
-
 /// The least memory to measure with.
 pub const LEAST_BYTES: u64 = 64 * MIB;
 /// Arrays in an hour: twice of what the second-level TLBs of today's CPUs reach with pages of 2 MB.
@@ -358,7 +349,7 @@ pub mod tests {
 
     pub fn parameters(minutes: f64, cpus: u32, all: u32) -> Parameters {
         Parameters {
-            methods: METHODS.to_vec(),
+            methods: plan::PAGE_METHODS.to_vec(),
             minutes,
             memory_bytes: memory_bytes(minutes, 64 * GIGABYTE),
             cpus: (0..cpus).collect(),
@@ -418,7 +409,11 @@ pub mod tests {
         let makes = |what: &What, method| hour.makes(what, method);
         let all = hour.all();
         let latency = &all[0];
-        assert!(METHODS.iter().all(|&method| makes(latency, method)));
+        assert!(
+            plan::PAGE_METHODS
+                .iter()
+                .all(|&method| makes(latency, method))
+        );
         let plain = What::Detours {
             variant: Variant::Plain,
         };

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::output::{print, print_json, save_json};
+use hpmmap_base::output::print;
 use hpmmap_base::size::Size;
 use hpmmap_host::Root;
 use hpmmap_sys::sigpipe;
 
-use super::session::{Progress, Session, worker_program};
+use super::session::{self, Progress, Session, worker_program};
 use crate::cli::BenchAllocArgs;
 use crate::machine;
 use crate::plan::{Allocator, Case, Parameters, Pattern};
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
             .session
             .provenance("alloc", SCHEMA, "tsc cycles", &libraries);
         let cases = self.parameters.cases();
-        let mut progress = Progress::new(cases.len(), self.session.args.verbose);
+        let mut progress = Progress::new(cases.len(), self.session.args.output.verbose);
         let mut prepared = Prepared::new(self.session.root);
         for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
             if self.session.args.prepare {
@@ -258,13 +258,8 @@ impl<'a> Run<'a> {
 }
 
 fn conclude(args: &BenchAllocArgs, record: &Record) -> Result<ExitCode> {
-    if args.session.json {
-        print_json(record)?;
-    } else {
-        print(&report::text(record))?;
-    }
+    session::report(&args.session, "alloc", record, report::text)?;
     if let Some(dir) = &args.session.out {
-        save_json(dir, "alloc.json", record)?;
         plot::write(record, &dir.join("alloc"))?;
     }
     let faulted = report::faulted(record);

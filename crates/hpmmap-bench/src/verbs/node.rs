@@ -22,7 +22,7 @@ use crate::machine::{self, HUGETLB, thp};
 use crate::node::app::{self, App};
 use crate::node::counters::Counters;
 use crate::node::cpus::{cpus, free_bytes, memory};
-use crate::node::plan::{LEAST_BYTES, METHODS, Parameters, What, memory_bytes};
+use crate::node::plan::{LEAST_BYTES, Parameters, What, memory_bytes};
 use crate::node::record::{LeftOut, Record, SCHEMA};
 use crate::node::result::{Outcome, Sample};
 use crate::node::verdict::verdicts;
@@ -30,7 +30,7 @@ use crate::node::{plot, report};
 use crate::noise::plan::{self as noise, Condition, Mode, Tasks};
 use crate::noise::result::Summary;
 use crate::noise::worker::{Place, Worker as NoiseWorker};
-use crate::plan::{LARGE_PAGE, Method, Provider};
+use crate::plan::{LARGE_PAGE, Method, PAGE_METHODS, Provider, chosen_methods};
 use crate::prepared::{Prepared, say_not_set_back};
 use crate::program::in_path;
 use crate::result::{PoolAdd, Provenance};
@@ -57,11 +57,10 @@ pub fn perform(args: &BenchNodeArgs) -> Result<ExitCode> {
         icount: false,
         prepare: args.prepare,
         out: Some(dir.clone()),
-        json: args.json,
-        verbose: args.verbose,
+        output: args.output.clone(),
         worker: None,
     };
-    let methods = methods(args)?;
+    let methods = chosen_methods(&args.methods.method, &PAGE_METHODS)?;
     let found = cpus(&root, args.cpus.as_deref())?;
     if args.prepare && !geteuid().is_root() {
         return Err(Error::NoPermission {
@@ -80,7 +79,7 @@ pub fn perform(args: &BenchNodeArgs) -> Result<ExitCode> {
     circumstances(&root, &mut provenance.machine);
     let mut run = Run {
         provenance,
-        workers: Workers::find(&session, args.apps.clone())?,
+        workers: Workers::find(&session, args.programs.apps.clone())?,
         begun: Instant::now(),
         rng: Rng::with_seed(args.seed),
         parameters: Parameters {
@@ -115,7 +114,7 @@ pub fn perform(args: &BenchNodeArgs) -> Result<ExitCode> {
     save_json(&dir, "node.json", &record)?;
     safe_files::write(&dir.join("node.txt"), text.clone() + "\n")?;
     plot::write(&record, &dir.join("node"))?;
-    match args.json {
+    match args.output.json {
         true => print_json(&record)?,
         false => print(&format!(
             "{text}\n\nThe file to send: {}",
@@ -133,21 +132,6 @@ pub fn perform(args: &BenchNodeArgs) -> Result<ExitCode> {
 fn default_dir() -> PathBuf {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     format!("node-{}", now.map_or(0, |now| now.as_secs())).into()
-}
-
-/// The requested methods, in the order of the tables.
-fn methods(args: &BenchNodeArgs) -> Result<Vec<Method>> {
-    if let Some(wrong) = args.method.iter().find(|method| !METHODS.contains(method)) {
-        return Err(Error::Usage(format!(
-            "--method {} is not for this benchmark: use {}",
-            wrong.name(),
-            METHODS.map(Method::name).join(", ")
-        )));
-    }
-    let wanted = METHODS.into_iter();
-    Ok(wanted
-        .filter(|method| args.method.is_empty() || args.method.contains(method))
-        .collect())
 }
 
 /// The memory to measure with. Each NUMA node gets as much of pools and huge pages.
@@ -287,7 +271,7 @@ impl Run<'_> {
             .collect();
         let count: usize = cells.iter().map(|(_, methods)| methods.len()).sum();
         let all = count * self.parameters.repetitions as usize;
-        let mut progress = Progress::new(all, self.session.args.verbose);
+        let mut progress = Progress::new(all, self.session.args.output.verbose);
         for round in 1..=self.parameters.repetitions {
             for (what, methods) in &cells {
                 let mut methods = methods.clone();
@@ -592,18 +576,6 @@ mod tests {
             BenchVerb::Node(args) => args,
             other => panic!("{other:?}"),
         }
-    }
-
-    #[test]
-    fn methods_keep_their_order_and_others_are_refused() {
-        assert_eq!(methods(&args(&[])).unwrap(), METHODS);
-        let two = methods(&args(&["--method", "hpmmap,4k"])).unwrap();
-        assert_eq!(two, [Method::Small, Method::Hpmmap]);
-        let error = methods(&args(&["--method", "hugetlb-1g"])).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "--method hugetlb-1g is not for this benchmark: use 4k, thp, hugetlb, hpmmap, hpmmap-1g"
-        );
     }
 
     #[test]

@@ -4,13 +4,12 @@ use std::process::{Command, ExitCode, Stdio};
 
 use clap::ValueEnum;
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::output::{print, print_json, save_json};
 use hpmmap_base::size::Size;
 use hpmmap_host::{Root, number_list, process};
 use hpmmap_sys::sigpipe;
 use serde::Deserialize;
 
-use super::session::{Progress, Session, worker_program};
+use super::session::{self, Progress, Session, worker_program};
 use crate::cli::BenchNoiseArgs;
 use crate::machine;
 use crate::noise::neighbour::Neighbour;
@@ -18,7 +17,7 @@ use crate::noise::plan::{self, Case, Condition, METHODS, Parameters, What};
 use crate::noise::result::{Accesses, Detours, LeftOut, Record, SCHEMA, Summary, disagreement};
 use crate::noise::worker::{Place, Worker};
 use crate::noise::{plot, report};
-use crate::plan::{LARGE_PAGE, Method, Provider};
+use crate::plan::{LARGE_PAGE, Provider, chosen_methods};
 use crate::prepared::Prepared;
 use crate::program::hpmmap;
 use crate::result::PoolAdd;
@@ -106,20 +105,6 @@ fn cpus(option: &str, asked: Option<&str>, online: &[u32]) -> Result<Option<Vec<
             number_list::format(online)
         ))),
     }
-}
-
-fn methods(args: &BenchNoiseArgs) -> Result<Vec<Method>> {
-    if let Some(wrong) = args.method.iter().find(|method| !METHODS.contains(method)) {
-        return Err(Error::Usage(format!(
-            "--method {} is not for this benchmark: use {}",
-            wrong.name(),
-            METHODS.map(Method::name).join(", ")
-        )));
-    }
-    Ok(METHODS
-        .into_iter()
-        .filter(|method| args.method.is_empty() || args.method.contains(method))
-        .collect())
 }
 
 fn or_all<T: ValueEnum + Copy + Ord>(asked: &[T], none: bool) -> Vec<T> {
@@ -214,7 +199,7 @@ fn checked(
     }
     let seconds = args.seconds.unwrap_or(if args.quick { 1 } else { 10 });
     Ok(Parameters {
-        methods: methods(args)?,
+        methods: chosen_methods(&args.method, &METHODS)?,
         variants: or_all(&args.variant, args.no_detours),
         modes: or_all(&args.mode, args.no_accesses),
         memory_bytes: memory(args, available, cpus_measured.len())?,
@@ -260,7 +245,7 @@ impl<'a> Run<'a> {
     fn finish(mut self) -> Result<Record> {
         let provenance = self.session.provenance("noise", SCHEMA, "nanoseconds", &[]);
         let cases = self.parameters.cases();
-        let mut progress = Progress::new(cases.len(), self.session.args.verbose);
+        let mut progress = Progress::new(cases.len(), self.session.args.output.verbose);
         let mut prepared = Prepared::new(self.session.root);
         for group in cases.chunk_by(|a, b| a.method.provider() == b.method.provider()) {
             if self.session.args.prepare {
@@ -354,13 +339,9 @@ impl<'a> Run<'a> {
 }
 
 fn conclude(args: &BenchNoiseArgs, record: &Record) -> Result<ExitCode> {
-    if args.session.json {
-        print_json(record)?;
-    } else {
-        print(&report::text(record, args.per_cpu))?;
-    }
+    let text = |record: &Record| report::text(record, args.per_cpu);
+    session::report(&args.session, "noise", record, text)?;
     if let Some(dir) = &args.session.out {
-        save_json(dir, "noise.json", record)?;
         plot::write(record, &dir.join("noise"))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -373,6 +354,7 @@ mod tests {
 
     use crate::cli::{BenchVerb, tests::parse};
     use crate::noise::plan::{Mode, Variant};
+    use crate::plan::Method;
 
     fn args(words: &[&str]) -> BenchNoiseArgs {
         match parse(&[&["noise"], words].concat()) {

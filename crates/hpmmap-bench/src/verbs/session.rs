@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hpmmap_base::error::{Error, Result, describe};
-use hpmmap_base::output::say;
+use hpmmap_base::output::{print, print_json, save_json, say};
 use hpmmap_base::{safe_files, signals};
 use hpmmap_host::Root;
 use hpmmap_sys::clock;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
 use crate::cli::SessionArgs;
 use crate::machine;
@@ -98,6 +99,25 @@ pub fn worker_program(asked: Option<&Path>, places: &[&str]) -> Result<PathBuf> 
             places.join(" or ")
         ))
     })
+}
+
+/// Prints a record, or as text what `text` makes of it, and writes `benchmark`.json into the
+/// directory for results, if there is one.
+pub fn report<R: Serialize>(
+    args: &SessionArgs,
+    benchmark: &str,
+    record: &R,
+    text: impl FnOnce(&R) -> String,
+) -> Result<()> {
+    if args.output.json {
+        print_json(record)?;
+    } else {
+        print(&text(record))?;
+    }
+    if let Some(dir) = &args.out {
+        save_json(dir, &format!("{benchmark}.json"), record)?;
+    }
+    Ok(())
 }
 
 /// Shows the progress: a bar on a terminal, otherwise on request a line for each case.

@@ -6,20 +6,19 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use hpmmap_base::error::{Error, Result};
-use hpmmap_base::output::{print, print_json, save_json};
 use hpmmap_host::{Root, process};
 use hpmmap_sys::child::{Setup, Signal};
 use hpmmap_sys::sigpipe;
 use nix::unistd::geteuid;
 
-use super::session::{Progress, Session, worker_program};
+use super::session::{self, Progress, Session, worker_program};
 use crate::cli::BenchVmArgs;
 use crate::machine;
-use crate::plan::Method;
+use crate::plan::{Method, PAGE_METHODS};
 use crate::prepared::Prepared;
 use crate::vm::kvm::{Entries, Exits, Kvm, between};
 use crate::vm::machine::{Figures, Image, Mounted, Worker, write_initramfs};
-use crate::vm::plan::{METHODS, Pages, Paging, Parameters, Work, Workload};
+use crate::vm::plan::{Pages, Paging, Parameters, Work, Workload};
 use crate::vm::report;
 use crate::vm::result::{LeftOut, Measured, Native, Record, SCHEMA, disagreement, recommendation};
 
@@ -56,14 +55,7 @@ pub fn perform(args: &BenchVmArgs) -> Result<ExitCode> {
     let record = run.finish()?;
     // Nothing is left to be restored.
     sigpipe::restore();
-    if args.session.json {
-        print_json(&record)?;
-    } else {
-        print(&report::text(&record))?;
-    }
-    if let Some(dir) = &args.session.out {
-        save_json(dir, "vm.json", &record)?;
-    }
+    session::report(&args.session, "vm", &record, report::text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -81,8 +73,8 @@ fn parameters(args: &BenchVmArgs) -> Parameters {
         false => (256 * MIB, 1024 * MIB),
     };
     // One that is not for this benchmark stays, and is refused.
-    let methods = match &args.method[..] {
-        [] => METHODS.to_vec(),
+    let methods = match &args.methods.method[..] {
+        [] => PAGE_METHODS.to_vec(),
         asked => asked.to_vec(),
     };
     Parameters {
@@ -147,7 +139,7 @@ impl Run<'_> {
         let qemu = qemu_version(&self.image.qemu)?;
         let provenance = self.session.provenance("vm", SCHEMA, "tsc cycles", &[]);
         let all = self.parameters.pagings.len() * self.parameters.methods.len() + 1;
-        let mut progress = Progress::new(all, self.session.args.verbose);
+        let mut progress = Progress::new(all, self.session.args.output.verbose);
         let mut prepared = Prepared::new(self.session.root);
         progress.next("native");
         self.natively(&mut prepared)?;

@@ -5,18 +5,9 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_base::size::Size;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{GIGABYTE, Method};
+use crate::plan::{GIGABYTE, Method, PAGE_METHODS, check_methods};
 
 const MIB: u64 = 1 << 20;
-
-/// The methods that there can be for the memory of a virtual machine.
-pub const METHODS: [Method; 5] = [
-    Method::Small,
-    Method::Thp,
-    Method::Hugetlb,
-    Method::Hpmmap,
-    Method::Hpmmap1g,
-];
 
 /// The work in the virtual machine.
 #[derive(
@@ -142,13 +133,7 @@ impl Parameters {
     /// Fails if they do not fit each other.
     pub fn check(&self) -> Result<()> {
         let wrong = |text: String| Err(Error::Usage(text));
-        if let Some(method) = self.methods.iter().find(|one| !METHODS.contains(one)) {
-            return wrong(format!(
-                "--method {} is not for this benchmark: use {}",
-                method.name(),
-                METHODS.map(Method::name).join(", ")
-            ));
-        }
+        check_methods(&self.methods, &PAGE_METHODS)?;
         if !self.size_bytes.is_power_of_two() || self.size_bytes < MIB {
             return wrong(format!(
                 "--size {}: must be a power of two of at least 1M",
@@ -207,7 +192,7 @@ pub mod tests {
         Parameters {
             workloads: Workload::value_variants().to_vec(),
             pagings: Paging::value_variants().to_vec(),
-            methods: METHODS.to_vec(),
+            methods: PAGE_METHODS.to_vec(),
             pages: Pages::value_variants().to_vec(),
             size_bytes: MIB,
             memory_bytes: 256 * MIB,

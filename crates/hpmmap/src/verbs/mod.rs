@@ -14,6 +14,7 @@ mod pool_reserve;
 mod pool_set;
 mod progress;
 mod run;
+mod run_memory;
 mod run_report;
 mod status;
 mod status_watch;

@@ -49,7 +49,7 @@ impl<'a> Here<'a> {
     ) -> Result<Self> {
         let hosts = asked_hosts(args, before)?;
         let workloads = listed(&args.workload, before.map(|before| &before.workloads));
-        let apps = args.apps.as_deref();
+        let apps = args.programs.apps.as_deref();
         let (cluster, facts) = match hosts.is_empty() {
             true => (None, vec![Facts::look(root, &workloads, apps)?]),
             false => {
@@ -185,7 +185,7 @@ fn connect<'a>(
     let base = args.work.as_deref().unwrap_or(Path::new(WORK));
     let named = [
         ("work", Some(base)),
-        ("apps", args.apps.as_deref()),
+        ("apps", args.programs.apps.as_deref()),
         ("cache", args.cache.as_deref()),
     ];
     for (option, path) in named {

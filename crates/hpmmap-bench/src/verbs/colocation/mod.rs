@@ -184,7 +184,7 @@ impl Study<'_> {
         let progress = Progress::new(
             before,
             before + count,
-            self.args.verbose,
+            self.args.output.verbose,
             self.plan.parameters.icount,
         );
         for &workload in &self.plan.parameters.workloads {
@@ -367,7 +367,7 @@ fn conclude(
 ) -> Result<ExitCode> {
     let summary = Summary::new(plan, runs);
     write_report(store, &summary, runs)?;
-    if args.json {
+    if args.output.json {
         print_json(&summary)?;
     } else {
         print(&text::text(&summary))?;
