@@ -16,7 +16,8 @@
 # at /outer, read-only: inner NAME 'chroot /outer hpmmap doctor'. It cannot migrate then.
 
 INNER=/tmp/inner
-# The kernel in it.
+# The kernel in it. Linux 7.3 does not boot on KVM of the emulated CPU: there, INNER_KVER names an older one, of which
+# inner_image.sh has been run on the machine.
 INNER_KVER=${INNER_KVER:-$HPMMAP_KVER}
 INNER_IMAGE=$HPMMAP_ROOT/build/inner/$INNER_KVER
 INNER_QEMU=${INNER_QEMU:-qemu-system-x86_64}
