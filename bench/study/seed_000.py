@@ -50,7 +50,8 @@ SECTIONS = (
                 "A fault that waits for a merge costs roughly 1,000 times what others of 4 KB cost (here: 300 to 3,000 times).",
                 f"{_thp('build', 'merge', 'mean')} >= 300 * {_thp('build', '4k', 'p50')} "
                 f"and {_thp('build', 'merge', 'mean')} <= 3000 * {_thp('build', '4k', 'p50')}",
-                "few faults of so short a run meet a merge, or none (0)",
+                "few faults of so short a run meet a merge, or none (0); on one CPU khugepaged, which holds the lock, waits "
+                "for its turn beside the build, and the fault with it",
             ),
             Claim(
                 "Under HPMMAP no fault brings a page of 2 MB, alone or beside a build.",
