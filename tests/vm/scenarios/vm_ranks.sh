@@ -1,0 +1,103 @@
+#!/bin/bash
+# MPI between two virtual machines on pool memory, with a rank in each: messages, collectives and a heat equation over the
+# machines' network give what two ranks of the host compute, and the same again with HPMMAP in each machine.
+# machine: vm-devices
+# pool: 1792M
+# takes: 400
+# timeout: 1200
+# tier: all  an emulated machine in an emulated machine is slow
+# paths: kernel/fs/ tests/vm/guest/inner.sh tests/vm/guest/inner_image.sh tests/vm/guest/inner_init tests/vm/programs/apps/mpi.c
+. "$(dirname "$0")/../guest/lib.sh"
+. "$(dirname "$0")/../guest/inner.sh"
+
+command -v mpiexec.mpich >/dev/null || skip "there is no mpiexec.mpich"
+# A part of the machines' RAM is movable, so that their pools can take that.
+INNER_APPEND+=" movablecore=384M oops=panic"
+inner_setup
+DIR=/tmp/vm-ranks
+hpmmap=$(command -v hpmmap)
+program=$HPMMAP_ROOT/build/tests-vm/apps/mpi.mpich
+mkdir -p $DIR/ram
+leave() {
+	pkill -9 -P $$ 2>/dev/null || true
+	umount -l $DIR/ram 2>/dev/null || true
+	rm -rf $DIR
+}
+trap leave EXIT
+mount -t hpmmap -o pagesize=2M none $DIR/ram
+hpmmap pool limit --default --size 100% >/dev/null
+
+mpiexec.mpich -n 2 "$program" >$DIR/host
+cat $DIR/host
+
+INNER_OUTER=yes
+# start NAME OTHER NUMBER: a machine whose network card is connected to the other's.
+start() {
+	inner_start "$1" -m 768M -machine memory-backend=ram \
+		-object memory-backend-file,id=ram,size=768M,mem-path=$DIR/ram,share=on,prealloc=on \
+		-netdev dgram,id=net,local.type=unix,local.path=$DIR/"$1".net,remote.type=unix,remote.path=$DIR/"$2".net \
+		-device virtio-net-pci,netdev=net,mac=52:54:00:00:00:0"$3",romfile=
+}
+in_vm() { # NAME SCRIPT
+	inner "$1" "cd /tmp && chroot /outer /usr/bin/env HOME=/tmp LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -ec 'cd /tmp; $2'"
+}
+# One after the other: of two that booted at once on the emulated CPU one hung in a spinlock with interrupts off.
+for n in 1 2; do
+	start n$n n$((3 - n)) $n
+	inner_up n$n
+	# What its kernel says of the emulated CPU, at its boot, is not looked at.
+	inner n$n "dmesg -c >/dev/null
+		hostname n$n
+		printf '%s\n' '127.0.0.1 localhost' '10.0.0.1 n1' '10.0.0.2 n2' >/tmp/hosts
+		mount -o bind /tmp/hosts /outer/etc/hosts
+		mkdir -p /dev/shm
+		ip link set lo up
+		ip address add 10.0.0.$n/24 dev eth0
+		ip link set eth0 up"
+done
+inner n1 'ping -c 2 -w 600 10.0.0.2' || fail "the machines do not reach each other"
+
+# ranks NAME COMMAND...: a rank in each machine, which print what those of the host print. Hydra tells which proxies to start
+# where, and the serial lines are the way to start them.
+ranks() {
+	local name=$1 proxy
+	shift
+	in_vm n1 "mkdir $name; UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 setsid bash -c \"
+		mpiexec.mpich -launcher manual -hosts n1,n2 -n 2 $*
+		echo ended \\\$?\" >$name/out 2>&1 </dev/null &
+		until grep LAUNCH_END $name/out; do sleep 0.2; done; cat $name/out" >"$DIR/launch"
+	for n in 2 1; do
+		proxy=$(sed -n "s/^HYDRA_LAUNCH: \(.*--proxy-id $((n - 1))\) *$/\1/p" "$DIR/launch" | head -n 1)
+		[ -n "$proxy" ] || fail "$name: mpiexec says: $(cat "$DIR/launch")"
+		in_vm n$n "setsid $proxy </dev/null >/dev/null 2>&1 &"
+	done
+	in_vm n1 "until grep ^ended $name/out >/dev/null; do sleep 1; done; cat $name/out" >"$DIR/$name"
+	grep -x "ended 0" "$DIR/$name" || fail "$name: $(cat "$DIR/$name")"
+	grep -vE '^(HYDRA_LAUNCH|ended)' "$DIR/$name" | diff $DIR/host - || fail "$name: results differ from the host's (<)"
+}
+ranks inside "$program"
+
+for n in 1 2; do
+	in_vm n$n "insmod $HPMMAP_MODULE; $hpmmap pool add --node 0 --size 256M --up-to --leave 256M; $hpmmap pool list"
+done
+ranks pools "$hpmmap" run --strict --report /tmp/report.json -- "$program"
+for n in 1 2; do
+	in_vm n$n 'cat report.json' >$DIR/report
+	python3 - $DIR/report n$n <<'PYTHON'
+import json
+import sys
+
+report = json.load(open(sys.argv[1]))
+memory = report["memory"]
+print(report["host"], memory["peak_bytes"] >> 20, "MB of the pools, entries:", memory["entries"])
+assert report["host"] == sys.argv[2] and report["exit"] == {"status": 0}, report
+assert memory["peak_bytes"] >= 8 << 20 and report["fallbacks"]["calls"] == 0, report
+PYTHON
+	in_vm n$n "$hpmmap pool remove --all; for i in {1..20}; do rmmod hpmmap && break; sleep 1; done; ! grep hpmmap /proc/modules
+	dmesg --level emerg,alert,crit,err,warn; cat /proc/net/dev" >$DIR/dmesg
+	cat $DIR/dmesg
+	! grep -E "BUG|WARNING|Oops" $DIR/dmesg || fail "the machine's kernel log has reports"
+	inner_off n$n
+done
+umount $DIR/ram
+expect_pool_free
