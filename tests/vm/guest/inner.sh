@@ -39,7 +39,7 @@ inner_setup() {
 		INNER_BOOT=(-bios "$HPMMAP_ROOT/build/tests-vm/apps/firmware.bin")
 		return
 	fi
-	INNER_BOOT=(-kernel "$INNER/vmlinux" -initrd "$INNER/initrd" -append "$INNER_APPEND")
+	INNER_BOOT=(-kernel "$INNER/vmlinux" -initrd "$INNER/initrd")
 	local image=$HPMMAP_ROOT/tests/vm/guest/inner_image.sh
 	[ "$INNER_IMAGE/initrd" -nt "$image" ] && [ "$INNER_IMAGE/initrd" -nt "${image%_image.sh}_init" ] ||
 		bash "$image" "$INNER_KVER" "$INNER_IMAGE"
@@ -54,6 +54,7 @@ inner_start() {
 	[ "${INNER_OUTER:-no}" = no ] || outer=(
 		-fsdev local,id=outer,path=/,security_model=none,readonly=on,multidevs=remap
 		-device virtio-9p-pci,fsdev=outer,mount_tag=outer)
+	[ "${INNER_BOOT[0]}" != -kernel ] || set -- -append "$INNER_APPEND" "$@"
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	mkfifo "$dir"/{run,qmp}.{in,out}
