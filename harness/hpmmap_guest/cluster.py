@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .accel import choose_accel, emulated_cpu
-from .guest import GuestError, parse_size, qemu_version
+from .guest import ICOUNT_OPTIONS, GuestError, parse_size, qemu_version
 from .kernels import kernels
 from .kmsg import kernel_problems
 from .node import Image
@@ -114,6 +114,7 @@ class Cluster:
     memory:  memory of each
     cpus:    number of CPUs of each
     reboots: nodes after the first may be rebooted; a panic then does not end them
+    icount:  count instructions instead of time, on one CPU
     """
 
     def __init__(
@@ -124,13 +125,17 @@ class Cluster:
         memory: str = "4G",
         cpus: int = 2,
         reboots: bool = False,
+        icount: bool = False,
     ):
         if not 1 <= nodes <= MAX_NODES:
             raise GuestError(f"{nodes} nodes: there can be 1 to {MAX_NODES}")
+        if icount and cpus > 1:
+            raise GuestError(f"a node that counts instructions has one CPU, not {cpus}")
         self.image = image
         self.memory_bytes = parse_size(memory)
         self.cpus = cpus
         self.reboots = reboots
+        self.icount = icount
         self.dir = NODES / name
         self.numbers = range(1, nodes + 1)
         shutil.rmtree(self.dir, ignore_errors=True)
@@ -208,11 +213,12 @@ class Cluster:
         return _Machine(number, files.with_suffix(".output"), process, ours)
 
     def _command(self, number: int, files: Path, append: str) -> list[str | Path]:
-        accel = choose_accel(kernels()[-1])
+        accel = "tcg" if self.icount else choose_accel(kernels()[-1])
         options = (
             "root=/dev/vda rw console=ttyS0 loglevel=5 oops=panic net.ifnames=0"
             f" panic={0 if self._reboots(number) else -1}"
             f" systemd.hostname=n{number} cluster.nodes={len(self.numbers)} {append}"
+            f" {' '.join(ICOUNT_OPTIONS) if self.icount else ''}"
         )
         command = [
             "qemu-system-x86_64", "-nodefaults", "-display", "none", "-serial", "stdio",
@@ -226,8 +232,11 @@ class Cluster:
         ]  # fmt: skip
         if accel == "kvm":
             return [*command, "-enable-kvm", "-cpu", "host"]
+        command += ["-cpu", emulated_cpu(qemu_version())]
+        if self.icount:
+            return [*command, "-icount", "shift=0,sleep=off"]
         single = "single" if (os.cpu_count() or 1) <= 2 else "multi"
-        return [*command, "-cpu", emulated_cpu(qemu_version()), "-accel", f"tcg,thread={single}"]
+        return [*command, "-accel", f"tcg,thread={single}"]
 
 
 def _follow(machines: list[_Machine], deadline: float, on_line: Callable | None) -> set[int]:

@@ -66,7 +66,7 @@ _KERNEL_OPTIONS = (
 )
 # The clock of a guest that counts instructions leaps ahead while it waits for
 # the host, so its watchdogs would report hangs that are none.
-_ICOUNT_OPTIONS = (
+ICOUNT_OPTIONS = (
     "nowatchdog",
     "rcupdate.rcu_cpu_stall_suppress=1",
     "sysctl.kernel.hung_task_timeout_secs=0",
@@ -284,7 +284,7 @@ class Guest:
         # The kernel puts unknown options into the environment of init.
         kernel_options = [*_KERNEL_OPTIONS, f"PATH={INIT_TOOLS}:/usr/sbin:/usr/bin:/sbin:/bin"]
         if self.icount:
-            kernel_options += _ICOUNT_OPTIONS
+            kernel_options += ICOUNT_OPTIONS
         if self.movable_bytes:
             kernel_options.append(f"movablecore={self.movable_bytes >> 20}M")
         kernel_options += self.append.split()

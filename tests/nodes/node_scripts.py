@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 # What stands before them.
 LIBRARY = HERE / "lib.sh"
 _END = "END-OF-A-FILE-OF-THE-TESTS"
-_HEAD = re.compile(r"# (nodes|suites|after|timeout|memory|cpus|files|reboots): (.+)")
+_HEAD = re.compile(r"# (nodes|suites|after|timeout|memory|cpus|files|reboots|icount): (.+)")
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Script:
     """Of each node."""
     reboots: bool = False
     """Whether nodes after the first may be rebooted."""
+    icount: bool = False
+    """Whether each counts instructions instead of time."""
     files: tuple[str, ...] = ()
     """By their paths from this directory; they are in /srv on the first node."""
 
@@ -55,6 +57,7 @@ def parse(name: str, text: str) -> Script:
         memory=says.get("memory", Script.memory),
         cpus=int(says.get("cpus", Script.cpus)),
         reboots=says.get("reboots") == "yes",
+        icount=says.get("icount") == "yes",
         files=tuple(says.get("files", "").split()),
     )
 

@@ -30,6 +30,7 @@ def test_a_head_says_what_a_script_needs():
     text += "# files: a b\n\n# nodes: 3\n"
     assert parse("it", text) == Script("it", 2, ("bookworm",), "first", 9, "2G", files=("a", "b"))
     assert parse("it", "# reboots: yes\n# cpus: 4\n") == Script("it", reboots=True, cpus=4)
+    assert parse("it", "# icount: yes\n# cpus: 1\n") == Script("it", icount=True, cpus=1)
     assert parse("it", "true\n# nodes: 2\n") == Script("it")
 
 
@@ -205,19 +206,34 @@ def test_an_image_that_nodes_run_with_stays(tmp_path):
     assert not directory.exists()
 
 
+def without_disks(tmp_path, monkeypatch, version=(7, 2), accel="tcg"):
+    for name, value in (
+        ("NODES", tmp_path),
+        ("run_logged", lambda *_: None),
+        ("kernels", lambda: ["6.1"]),
+        ("choose_accel", lambda _: accel),
+        ("qemu_version", lambda: version),
+    ):
+        monkeypatch.setattr(cluster, name, value)
+
+
+def test_a_node_that_counts_instructions_is_emulated_and_has_one_cpu(tmp_path, monkeypatch):
+    without_disks(tmp_path, monkeypatch, accel="kvm")
+    node = Cluster(Image("bookworm", tmp_path), "it", cpus=1, icount=True)
+    command = node._command(1, tmp_path / "it", "")
+    assert command[command.index("-icount") + 1] == "shift=0,sleep=off"
+    assert not {"-accel", "-enable-kvm"} & set(command)
+    assert "nowatchdog" in command[command.index("-append") + 1].split()
+    with pytest.raises(GuestError, match="one CPU, not 2"):
+        Cluster(Image("bookworm", tmp_path), "it", icount=True)
+
+
 @pytest.mark.parametrize(
     ("version", "cpu"),
     [((7, 2), "max,erms=off,fsrm=off"), ((8, 1), "max,erms=off,fsrm=off,fzrm=off,fsrs=off,fsrc=off")],
 )
 def test_an_emulated_node_has_all_fast_strings_or_none(tmp_path, monkeypatch, version, cpu):
-    for name, value in (
-        ("NODES", tmp_path),
-        ("run_logged", lambda *_: None),
-        ("kernels", lambda: ["6.1"]),
-        ("choose_accel", lambda _: "tcg"),
-        ("qemu_version", lambda: version),
-    ):
-        monkeypatch.setattr(cluster, name, value)
+    without_disks(tmp_path, monkeypatch, version)
     command = Cluster(Image("bookworm", tmp_path), "it")._command(1, tmp_path / "it", "")
     assert command[command.index("-cpu") + 1] == cpu
 

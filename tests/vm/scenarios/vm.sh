@@ -28,6 +28,7 @@ mount -t hpmmap -o pagesize=2M hpmmap /dev/hpmmap-vm
 expect_error 1 'the pools have only 512M: hpmmap pool add --size 4G --up-to' hpmmap vm qemu --memory 4G
 expect_error 1 'has 3 CPUs, and 3 vCPUs need one each and one for the other' \
 	hpmmap vm xml --memory 256M --cpus 3 --partition vm --fifo
+expect_error 1 'is cgroup /hpmmap_vm, and libvirt starts guests only in slices' hpmmap vm xml "${ram[@]}"
 expect_error 2 'there is no PCI device' hpmmap vm xml --memory 256M --device ff:1f.7
 
 options=$(hpmmap vm qemu "${ram[@]}")

@@ -277,8 +277,16 @@ impl Guest {
                         Size(one.memory_bytes)
                     )));
                 }
+                let cpus = Cpus::of(root, &one, request.cpus as usize, request.fifo.is_some())?;
+                if starter == Starter::Libvirt && !one.systemd {
+                    return Err(Error::Failed(format!(
+                        "--partition {name}: it is cgroup {}, and libvirt starts guests only in slices of \
+                         systemd: make the partition without --cgroup, where systemd is process 1",
+                        one.path()
+                    )));
+                }
                 Ok(InPartition {
-                    cpus: Cpus::of(root, &one, request.cpus as usize, request.fifo.is_some())?,
+                    cpus,
                     path: one.path().trim_end_matches(".slice").to_string(),
                     name: one.name,
                 })

@@ -130,6 +130,15 @@ fn what_cannot_run_is_refused_with_the_next_command() {
     };
     let text = refused(&fixture, &fifo, Starter::Libvirt);
     assert!(text.contains("one for the other threads"), "{text}");
+    fixture.edit("run/hpmmap/partitions/sim", |text| {
+        text.replace("\"systemd\":true", "\"systemd\":false")
+    });
+    let text = refused(&fixture, &full(), Starter::Libvirt);
+    assert!(
+        text.contains("cgroup /hpmmap_sim.slice, and libvirt"),
+        "{text}"
+    );
+    assert!(Guest::checked(&fixture.root(), &full(), Starter::Qemu).is_ok());
     fixture.edit("proc/self/mounts", |text| text.replace("pagesize=2M,", ""));
     let text = refused(&fixture, &request(1 << 30), Starter::Qemu);
     let next = "mkdir -p /dev/hpmmap-vm && mount -t hpmmap -o pagesize=2M hpmmap /dev/hpmmap-vm";
