@@ -199,7 +199,7 @@ pub struct OutputArgs {
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Print what is measured, if standard error is not a terminal
+    /// Print what is done, if standard error is not a terminal
     #[arg(short, long)]
     pub verbose: bool,
 }
@@ -277,7 +277,8 @@ pub struct BenchColocationArgs {
     /// Set transparent huge pages, reserve huge pages and add pools as each run
     /// needs it, and set everything back afterwards (root)
     ///
-    /// Otherwise only existing huge pages and pools are used.
+    /// Linux keeps 256M of each NUMA node then. Otherwise only existing huge pages and pools are
+    /// used.
     #[arg(long)]
     pub prepare: bool,
     /// Time after which a run has failed [default: 3600]
@@ -344,7 +345,8 @@ pub struct SessionArgs {
     /// Reserve huge pages, add pools and set transparent huge pages as the
     /// methods need it, and set everything back afterwards (root)
     ///
-    /// Otherwise only existing huge pages and pools are used.
+    /// Linux keeps 256M of each NUMA node then. Otherwise only existing huge pages and pools are
+    /// used.
     #[arg(long)]
     pub prepare: bool,
     /// Write the results as JSON, and charts of them as PNG and SVG, into this
@@ -377,7 +379,8 @@ pub struct BenchVmArgs {
     /// The largest array, a power of two [default: 256M, 1M with --quick]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
-    /// Memory of a virtual machine [default: 1G, 256M with --quick]
+    /// Memory of a virtual machine, with hpmmap-1g whole gigabytes and at least 2G [default: 1G,
+    /// 256M with --quick]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Size>,
     /// Little work, and small machines
@@ -434,7 +437,8 @@ pub struct BenchNodeArgs {
     /// Reserve huge pages, add pools, and turn on transparent huge pages for programs that ask
     /// for them; set everything back afterwards (root)
     ///
-    /// Otherwise only existing huge pages and pools are used.
+    /// Linux keeps 256M of each NUMA node then. Otherwise only existing huge pages and pools are
+    /// used.
     #[arg(long)]
     pub prepare: bool,
     /// Directory for the results [default: node-SECONDS]

@@ -26,6 +26,9 @@ const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
 /// Memory that Linux keeps when pools or reserved pages are made.
 const RESERVE_BYTES: u64 = 512 << 20;
 
+/// What Linux keeps of each NUMA node when memory is taken for pools.
+const LEAVE: &str = "256M";
+
 /// Time that the last pages of an ended job may take to become free.
 const REMOVE: Duration = Duration::from_secs(20);
 
@@ -175,8 +178,8 @@ impl Prepared {
         Ok(())
     }
 
-    /// Adds pools of this size in all, in equal parts on all nodes, as far as possible: also of what
-    /// Linux keeps of a node otherwise, as the methods without pools take that, too.
+    /// Adds pools of this size in all, in equal parts on all nodes, as far as possible. Linux keeps
+    /// less of each node than it does otherwise: small nodes could not be measured.
     pub fn add_pool(&mut self, bytes: u64) -> Result<Option<PoolAdd>> {
         self.begin()?;
         let text = self.root.read(MEMORY_BLOCK)?;
@@ -198,7 +201,7 @@ impl Prepared {
                 "--size",
                 &size,
                 "--leave",
-                "0",
+                LEAVE,
             ];
             self.remember(Undo::PoolRemove {
                 node,

@@ -32,7 +32,7 @@ hpmmap pool limit --default --size 100% >/dev/null
 (cd $DIR/work && bash "${work[@]}") >$DIR/host
 cat $DIR/host
 
-# Half of its RAM is movable, so that its pools can take that.
+# More than half of its RAM is movable, so that its pools can take that.
 INNER_OUTER=yes
 INNER_APPEND+=" movablecore=768M oops=panic"
 inner_start m -m 1280M -machine memory-backend=ram \
