@@ -73,8 +73,10 @@ inner_lives() {
 
 # inner_lost NAME WHAT: fails, with what there is to see.
 inner_lost() {
-	inner_lives "$1" && echo "its QEMU lives" || { echo "its QEMU has ended:"; ps -eo pid,stat,args | grep -e -pidfile | cut -c1-150; }
-	tail -n 20 "$INNER/$1/console" "$INNER/$1/log"
+	{
+		inner_lives "$1" && echo "its QEMU lives" || echo "its QEMU has ended"
+		tail -n 20 "$INNER/$1/console" "$INNER/$1/log"
+	} >&2
 	fail "inner guest $1: $2"
 }
 
