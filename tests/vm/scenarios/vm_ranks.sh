@@ -3,8 +3,8 @@
 # machines' network give what two ranks of the host compute.
 # machine: vm-devices
 # pool: 1792M
-# takes: 400
-# timeout: 1200
+# takes: 800
+# timeout: 2400
 # tier: all  an emulated machine in an emulated machine is slow
 # paths: kernel/fs/ tests/vm/guest/inner.sh tests/vm/guest/inner_image.sh tests/vm/guest/inner_init tests/vm/programs/apps/mpi.c
 . "$(dirname "$0")/../guest/lib.sh"
@@ -27,6 +27,10 @@ hpmmap pool limit --default --size 100% >/dev/null
 mpiexec.mpich -n 2 "$program" >$DIR/host
 cat $DIR/host
 
+# Without KVM: of two kernels at once on the emulated SVM one gets an interrupt where it has them off, and panics or hangs,
+# also with ordinary memory (QEMU 7.2 and 10.0).
+INNER_MACHINE=("${INNER_MACHINE[@]/accel=kvm/accel=tcg}")
+INNER_MACHINE=("${INNER_MACHINE[@]/#host/max}")
 INNER_OUTER=yes
 # start NAME OTHER NUMBER: a machine whose network card is connected to the other's.
 start() {
@@ -38,7 +42,6 @@ start() {
 in_vm() { # NAME SCRIPT
 	inner "$1" "cd /tmp && chroot /outer /usr/bin/env HOME=/tmp LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -ec 'cd /tmp; $2'"
 }
-# One after the other: of two that booted at once on the emulated CPU one hung in a spinlock with interrupts off.
 for n in 1 2; do
 	start n$n n$((3 - n)) $n
 	inner_up n$n
