@@ -35,8 +35,8 @@ LESS = {"4k": ("never", PEERS), "hpmmap": ("always", [OURS])}
 MELT = ["-in", str(ROOT / "crates/hpmmap-bench/src/colocation/lammps.in"), "-log", "none"]
 QUERY = """
 import duckdb
-# A progress bar comes after two seconds, which a clock that leaps may see.
 base = duckdb.connect(config={"threads": 1})
+# A progress bar comes after two seconds, which a clock that leaps may see.
 base.execute("set enable_progress_bar = false")
 base.sql("create table t as select (range * 7919) % 100003 as k, hash(range) % 1000 as v from range(50000)")
 print(base.sql("select k % 5000 as g, count(*), sum(v) from t group by g order by g").fetchall())
