@@ -5,15 +5,18 @@
 #	inner_start NAME OPTION...		QEMU's options: at least -m and the memory
 #	inner_up NAME				waits until its init runs
 #	inner NAME SCRIPT			runs a script in it, busybox' sh; its output and its status
+#	inner_bash NAME SCRIPT			the same by bash, with the guest's programs, in /tmp; needs INNER_OUTER=yes
 #	inner_qmp NAME EXECUTE [ARGUMENTS]	prints what QEMU returns, as JSON; fails if that is an error
 #	inner_off NAME				powers it off, and waits for the end of QEMU
 #	inner_kill NAME				SIGKILL
+#	inner_ram DIR [OPTION]			mounts pool memory there for their RAM, by pages of 2 MB
+#	inner_leave				kills all QEMUs and unmounts their RAM: inner_ram makes it the trap of EXIT
 #
 # They boot a kernel, on machine "vm" only. After "inner_setup firmware" they have the firmware of programs/apps/firmware.S, on
 # any machine: it writes to all memory, tells the console what it read, and waits.
 #
 # In $INNER/NAME: console, log (QEMU's output), pid, events. With INNER_OUTER=yes the machine has the guest's files
-# at /outer, read-only: inner NAME 'chroot /outer hpmmap doctor'. It cannot migrate then.
+# at /outer, read-only, but for /tmp, which is its own. It cannot migrate then.
 
 INNER=/tmp/inner
 # The kernel in it. Linux 7.3 does not boot on KVM of the emulated CPU: there, INNER_KVER names an older one, of which
@@ -23,6 +26,7 @@ INNER_IMAGE=$HPMMAP_ROOT/build/inner/$INNER_KVER
 INNER_QEMU=${INNER_QEMU:-qemu-system-x86_64}
 # What runs QEMU, such as (hpmmap run --partition P --).
 INNER_UNDER=()
+INNER_MOUNTS=()
 # shellcheck disable=SC2054 # commas within options
 INNER_MACHINE=(-machine q35,accel=kvm,smbus=off,sata=off,i8042=off -cpu host -nodefaults -no-user-config -display none -no-reboot)
 # Of its kernel. To compare the TSC with other clocks takes long there.
@@ -103,6 +107,25 @@ inner() {
 		[ "${REPLY% *}" != $token ] || return "${REPLY#* }"
 		[ -z "$REPLY" ] || echo "$REPLY"
 	done
+}
+
+inner_bash() {
+	inner "$1" "cat >/tmp/inner.bash <<'INNER-BASH'
+$2
+INNER-BASH
+		chroot /outer /usr/bin/env HOME=/tmp LANG=C.UTF-8 PATH=$PATH bash -ec 'cd /tmp; . ./inner.bash'"
+}
+
+inner_ram() {
+	mkdir -p "$1"
+	mount -t hpmmap -o "pagesize=2M${2:+,$2}" none "$1"
+	INNER_MOUNTS+=("$1")
+	trap inner_leave EXIT
+}
+
+inner_leave() {
+	pkill -9 -P $$ || true
+	umount -l "${INNER_MOUNTS[@]}" 2>/dev/null || true
 }
 
 inner_qmp() {

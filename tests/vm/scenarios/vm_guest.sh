@@ -16,8 +16,7 @@ SOCKET=/tmp/vm.qmp
 INNER_OUTER=yes
 inner_setup
 mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
-mkdir -p $RAM
-mount -t hpmmap -o pagesize=2M,size=384M none $RAM
+inner_ram $RAM size=384M
 truncate -s 1M $PAGE
 inner_start vm -name guest,debug-threads=on -m 256M -machine memory-backend=ram \
 	-object "memory-backend-file,id=ram,mem-path=$RAM/ram,size=256M,share=on,prealloc=on" \

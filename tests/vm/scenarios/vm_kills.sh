@@ -15,14 +15,8 @@
 inner_setup firmware
 DIR=/tmp/vm-kills
 OTHERS=/tmp/vm-others
-mkdir -p $DIR $OTHERS
-mount -t hpmmap -o pagesize=2M,size=256M none $DIR
-mount -t hpmmap none $OTHERS
-leave() {
-	pkill -9 -P $$ 2>/dev/null || true
-	umount -l $DIR $OTHERS 2>/dev/null || true
-}
-trap leave EXIT
+inner_ram $DIR size=256M
+inner_ram $OTHERS
 
 # vm MB OPTION...: its file has no name.
 vm() {

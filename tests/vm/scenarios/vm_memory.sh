@@ -18,16 +18,10 @@ POISON=/sys/kernel/debug/hwpoison
 mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
 modprobe hwpoison-inject || skip "this kernel has no hwpoison-inject"
 DIR=/tmp/vm-memory
-mkdir -p $DIR
-mount -t hpmmap -o pagesize=2M none $DIR
+inner_ram $DIR
 ALL=$(pool_bytes free_bytes)
 MARK=/tmp/vm-mark
 head -c 4096 /dev/urandom >$MARK
-leave() {
-	pkill -9 -P $$ 2>/dev/null || true
-	umount -l $DIR 2>/dev/null || true
-}
-trap leave EXIT
 
 # taken: of the pools, in MB.
 taken() {

@@ -14,20 +14,14 @@
 INNER_OUTER=yes
 inner_setup
 DIR=/tmp/vm-noise
-mkdir -p $DIR/ram
-mount -t hpmmap -o pagesize=2M none $DIR/ram
-leave() {
-	pkill -9 -P $$ 2>/dev/null || true
-	umount -l $DIR/ram 2>/dev/null || true
-}
-trap leave EXIT
+inner_ram $DIR/ram
 bench=(hpmmap bench noise --icount --no-accesses --loop plain --method 4k --seconds 1 --json)
 "${bench[@]}" >$DIR/host
 inner_start m -name guest,debug-threads=on -m 256M -machine memory-backend=ram \
 	-object memory-backend-file,id=ram,size=256M,mem-path=$DIR/ram,share=on,prealloc=on
 inner_up m
 inside() {
-	inner m "cd / && chroot /outer /usr/bin/env HOME=/tmp PATH=$PATH ${bench[*]} 2>/tmp/said || { cat /tmp/said; exit 1; }" >"$DIR/$1" ||
+	inner_bash m "${bench[*]} 2>said || { cat said; exit 1; }" >"$DIR/$1" ||
 		fail "$1: $(cat "$DIR/$1")"
 }
 inside alone

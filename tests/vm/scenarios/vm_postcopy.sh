@@ -13,14 +13,7 @@
 inner_setup firmware
 DIR=/tmp/vm-postcopy
 SOCKET=/tmp/vm-postcopy.sock
-mkdir -p $DIR
-mount -t hpmmap -o pagesize=2M none $DIR
-leave() {
-	pkill -9 -P $$ 2>/dev/null || true
-	umount -l $DIR 2>/dev/null || true
-	rm -f $SOCKET
-}
-trap leave EXIT
+inner_ram $DIR
 # vm NAME OPTION...
 vm() {
 	local name=$1

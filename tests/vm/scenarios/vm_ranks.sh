@@ -14,14 +14,7 @@ command -v mpiexec.mpich >/dev/null || skip "there is no mpiexec.mpich"
 inner_setup
 DIR=/tmp/vm-ranks
 program=$HPMMAP_ROOT/build/tests-vm/apps/mpi.mpich
-mkdir -p $DIR/ram
-leave() {
-	pkill -9 -P $$ 2>/dev/null || true
-	umount -l $DIR/ram 2>/dev/null || true
-	rm -rf $DIR
-}
-trap leave EXIT
-mount -t hpmmap -o pagesize=2M none $DIR/ram
+inner_ram $DIR/ram
 hpmmap pool limit --default --size 100% >/dev/null
 
 mpiexec.mpich -n 2 "$program" >$DIR/host
@@ -39,9 +32,6 @@ start() {
 		-netdev dgram,id=net,local.type=unix,local.path=$DIR/"$1".net,remote.type=unix,remote.path=$DIR/"$2".net \
 		-device virtio-net-pci,netdev=net,mac=52:54:00:00:00:0"$3",romfile=
 }
-in_vm() { # NAME SCRIPT
-	inner "$1" "cd /tmp && chroot /outer /usr/bin/env HOME=/tmp LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -ec 'cd /tmp; $2'"
-}
 for n in 1 2; do
 	start n$n n$((3 - n)) $n
 	inner_up n$n
@@ -58,16 +48,16 @@ done
 inner n1 'ping -c 2 -w 600 10.0.0.2' || fail "the machines do not reach each other"
 
 # Hydra tells which proxies to start where, and the serial lines are the way to start them.
-in_vm n1 "UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 setsid bash -c \"
+inner_bash n1 "UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 setsid bash -c \"
 	mpiexec.mpich -launcher manual -hosts n1,n2 -n 2 $program
 	echo ended \\\$?\" >out 2>&1 </dev/null &
 	until grep LAUNCH_END out; do sleep 0.2; done; cat out" >$DIR/launch
 for n in 2 1; do
 	proxy=$(sed -n "s/^HYDRA_LAUNCH: \(.*--proxy-id $((n - 1))\) *$/\1/p" $DIR/launch | head -n 1)
 	[ -n "$proxy" ] || fail "mpiexec says: $(cat $DIR/launch)"
-	in_vm n$n "setsid $proxy </dev/null >/dev/null 2>&1 &"
+	inner_bash n$n "setsid $proxy </dev/null >/dev/null 2>&1 &"
 done
-in_vm n1 "until grep ^ended out >/dev/null; do sleep 1; done; cat out" >$DIR/inside
+inner_bash n1 "until grep ^ended out >/dev/null; do sleep 1; done; cat out" >$DIR/inside
 grep -x "ended 0" $DIR/inside || fail "$(cat $DIR/inside)"
 grep -vE '^(HYDRA_LAUNCH|ended)' $DIR/inside | diff $DIR/host - || fail "results differ from the host's (<)"
 

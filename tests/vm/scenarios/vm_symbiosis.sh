@@ -14,8 +14,7 @@ RAM=/tmp/vm-ram
 PAGE=/dev/shm/vm.page
 SOCKET=/tmp/vm.qmp
 inner_setup firmware
-mkdir -p $RAM
-mount -t hpmmap -o pagesize=2M,size=384M none $RAM
+inner_ram $RAM size=384M
 truncate -s 1M $PAGE
 hpmmap partition create vm --cpus 3
 INNER_UNDER=(hpmmap run --partition vm --)
