@@ -24,7 +24,7 @@ use super::result::PoolAdd;
 const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
 
 /// Memory that Linux keeps when pools or reserved pages are made.
-const RESERVE_BYTES: u64 = 512 << 20;
+pub const RESERVE_BYTES: u64 = 512 << 20;
 
 /// What Linux keeps of each NUMA node when memory is taken for pools.
 const LEAVE: &str = "256M";

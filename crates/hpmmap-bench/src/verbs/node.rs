@@ -31,7 +31,7 @@ use crate::noise::plan::{self as noise, Condition, Mode, Tasks};
 use crate::noise::result::Summary;
 use crate::noise::worker::{Place, Worker as NoiseWorker};
 use crate::plan::{LARGE_PAGE, Method, PAGE_METHODS, Provider, chosen_methods};
-use crate::prepared::{Prepared, say_not_set_back};
+use crate::prepared::{Prepared, RESERVE_BYTES, say_not_set_back};
 use crate::program::in_path;
 use crate::result::{PoolAdd, Provenance};
 use crate::worker::{Sample as AllocSample, Worker as AllocWorker};
@@ -47,8 +47,6 @@ const FACTOR: u32 = 9;
 const TRIAD_BYTES: f64 = 24.0;
 /// The worker gives each of the three arrays a quarter of the memory.
 const TRIAD_ELEMENT: u64 = 4 * 8;
-/// Memory that Linux keeps when pools and huge pages are made.
-const RESERVE_BYTES: u64 = 512 << 20;
 
 pub fn perform(args: &BenchNodeArgs) -> Result<ExitCode> {
     let root = Root::default();
