@@ -43,6 +43,12 @@ pub fn path(root: &Root, id: u64) -> Option<String> {
     Some(format!("/{}", found.strip_prefix(&mount).ok()?.display()))
 }
 
+/// The ID of the cgroup with this directory; `None` if it is gone.
+pub fn number(directory: &Path) -> Option<u64> {
+    // The kernel has it as the inode number.
+    Some(directory.metadata().ok()?.ino())
+}
+
 /// The IDs of the cgroup of this process and of its ancestors.
 pub fn own_numbers(root: &Root) -> Vec<u64> {
     let (Some(mount), Some(own)) = (mount(root), of(root, "self")) else {
@@ -50,16 +56,14 @@ pub fn own_numbers(root: &Root) -> Vec<u64> {
     };
     let own = mount.join(own.trim_start_matches('/'));
     let of_hierarchy = own.ancestors().take_while(|path| path.starts_with(&mount));
-    let metadata = of_hierarchy.filter_map(|path| path.metadata().ok());
-    metadata.map(|metadata| metadata.ino()).collect()
+    of_hierarchy.filter_map(number).collect()
 }
 
 /// Finds the cgroup with this ID among a cgroup and its ancestors.
 fn above(mount: &Path, own: &str, id: u64) -> Option<PathBuf> {
     let own = mount.join(own.trim_start_matches('/'));
     let of_hierarchy = own.ancestors().take_while(|path| path.starts_with(mount));
-    // The ID of a cgroup is the inode number of its directory.
-    let is_it = |path: &&Path| path.metadata().is_ok_and(|meta| meta.ino() == id);
+    let is_it = |path: &&Path| number(path) == Some(id);
     of_hierarchy.into_iter().find(is_it).map(Path::to_path_buf)
 }
 
@@ -99,16 +103,16 @@ mod tests {
         fixture.write("proc/self/cgroup", "1:cpu:/x\n0::/slurm/job_1\n");
         let root = fixture.root();
         for (directory, name) in [(&job, "/slurm/job_1"), (&mount.join("slurm"), "/slurm")] {
-            let id = directory.metadata().unwrap().ino();
+            let id = number(directory).unwrap();
             assert_eq!(path(&root, id).as_deref(), Some(name));
         }
         assert_eq!(path(&root, u64::MAX), None);
         // Not a cgroup.
-        let outside = fixture.path().metadata().unwrap().ino();
+        let outside = number(fixture.path()).unwrap();
         assert_eq!(path(&root, outside), None);
         assert_eq!(of(&root, "self").as_deref(), Some("/slurm/job_1"));
         assert_eq!(of(&root, "12"), None);
         assert_eq!(own_numbers(&root).len(), 3);
-        assert_eq!(own_numbers(&root)[0], job.metadata().unwrap().ino());
+        assert_eq!(own_numbers(&root)[0], number(&job).unwrap());
     }
 }

@@ -19,7 +19,7 @@ pub struct Reported {
     pub uid: Option<u32>,
     /// Name of the user, or path of the cgroup unless it is gone.
     pub name: Option<String>,
-    cgroup_id: Option<u64>,
+    pub cgroup_id: Option<u64>,
     /// The rule as it was set; `None`: none was set.
     pub rule: Option<String>,
     /// The limit that follows from it now; `None`: no limit.

@@ -142,7 +142,7 @@ pub struct Promised {
     pub uid: Option<u32>,
     /// Name of the user, path of the cgroup unless it is gone, or number of the launch.
     pub name: Option<String>,
-    cgroup_id: Option<u64>,
+    pub cgroup_id: Option<u64>,
     /// NUMA node.
     pub node: u32,
     pub promised_bytes: u64,

@@ -1,5 +1,7 @@
 //! The cgroup of a partition.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -12,6 +14,9 @@ use super::record::Partition;
 /// systemd makes a cgroup soon after it has said so.
 const LOOKS: u32 = 100;
 const LOOK: Duration = Duration::from_millis(50);
+
+/// The most levels below a partition: a name has 255 bytes at most, and its path must stay shorter than PATH_MAX.
+const DEPTH: &str = "8";
 
 /// The files that a cgroup's user owns, as systemd delegates.
 const DELEGATED: [&str; 4] = [
@@ -145,6 +150,7 @@ pub fn open(machine: &impl Machine, one: &Partition) -> Result<()> {
         start_slice(machine, one, &tasks, &format!("{}/{tasks}", one.cgroup))?;
     }
     set(machine, one, "cgroup.subtree_control", "+cpuset")?;
+    set(machine, one, "cgroup.max.depth", DEPTH)?;
     child(machine, one, &tasks)?;
     one.user
         .map_or(Ok(()), |user| give(machine, &one.cgroup, user))
@@ -171,7 +177,7 @@ fn give(machine: &impl Machine, dir: &str, user: u32) -> Result<()> {
     for file in DELEGATED {
         let path = format!("{dir}{file}");
         machine
-            .give(&path, user)
+            .give(path.as_ref(), user)
             .map_err(|error| Error::Failed(format!("cannot give /{path} to the user: {error}")))?;
     }
     Ok(())
@@ -247,16 +253,23 @@ pub fn remove(machine: &impl Machine, one: &Partition) -> Result<()> {
     if one.adopted {
         return release(machine, one);
     }
-    let tasks = format!("{}/{}", one.cgroup, one.tasks());
-    let mut below = below(machine.root(), &one.cgroup);
-    below.retain(|path| *path != tasks);
-    below.sort_by_key(|path| std::cmp::Reverse(path.matches('/').count()));
-    let removed = |path: &str| {
-        machine
-            .remove_dir(path)
-            .map_err(|error| Error::Failed(format!("cannot remove /{path}: {error}")))
+    let partition = Path::new(&one.cgroup);
+    let tasks = partition.join(one.tasks());
+    let removed = |path: &Path| {
+        machine.remove_dir(path).map_err(|error| {
+            let path = path.display();
+            Error::Failed(format!("cannot remove /{path}: {error}"))
+        })
     };
-    below.iter().try_for_each(|path| removed(path))?;
+    // Its user makes no more of them from now on.
+    let take_back = |path: &Path| {
+        if one.user.is_some() {
+            let _ = machine.give(path, 0);
+        }
+    };
+    let below = below(machine.root(), partition, &take_back);
+    let mut others = below.iter().filter(|path| **path != tasks);
+    others.try_for_each(|path| removed(path))?;
     let mut stopped = Ok(());
     if one.systemd {
         let [partition, tasks] = one.units();
@@ -264,7 +277,7 @@ pub fn remove(machine: &impl Machine, one: &Partition) -> Result<()> {
     }
     // systemd does not know units that a killed command has stopped already.
     removed(&tasks)
-        .and_then(|()| removed(&one.cgroup))
+        .and_then(|()| removed(partition))
         .map_err(|error| stopped.err().unwrap_or(error))?;
     await_cpus(machine.root(), one);
     Ok(())
@@ -286,28 +299,31 @@ fn await_cpus(root: &Root, one: &Partition) {
     }
 }
 
-/// The cgroups below one.
-fn below(root: &Root, dir: &str) -> Vec<String> {
-    let names = root.entries(dir).unwrap_or_default();
-    let dirs = names
-        .iter()
-        .map(|name| format!("{dir}/{name}"))
-        .filter(|path| root.join(path).is_dir());
-    dirs.flat_map(|path| {
-        let mut all = below(root, &path);
+/// The cgroups below one, each after those below it. `visit` is called for a cgroup before it is
+/// looked into. Their names are whatever users like.
+fn below(root: &Root, dir: &Path, visit: &dyn Fn(&Path)) -> Vec<PathBuf> {
+    visit(dir);
+    let entries = fs::read_dir(root.join(dir)).into_iter().flatten();
+    let mut dirs: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(dir.join(entry.ok()?.file_name())))
+        .filter(|path| root.join(path).is_dir())
+        .collect();
+    dirs.sort();
+    let with_below = |path: PathBuf| {
+        let mut all = below(root, &path, visit);
         all.push(path);
         all
-    })
-    .collect()
+    };
+    dirs.into_iter().flat_map(with_below).collect()
 }
 
 /// The numbers of the processes in the partition.
 pub fn processes(root: &Root, one: &Partition) -> Vec<u32> {
-    let mut dirs = below(root, &one.cgroup);
-    dirs.push(one.cgroup.clone());
+    let mut dirs = below(root, one.cgroup.as_ref(), &|_| ());
+    dirs.push(PathBuf::from(&one.cgroup));
     dirs.iter()
         .flat_map(|dir| {
-            let text = root.read(format!("{dir}/cgroup.procs")).unwrap_or_default();
+            let text = root.read(dir.join("cgroup.procs")).unwrap_or_default();
             let numbers = text.lines().filter_map(|line| line.parse().ok());
             numbers.collect::<Vec<_>>()
         })
@@ -329,11 +345,13 @@ pub fn has_cpusets_below(root: &Root, path: &str) -> bool {
 
 /// A partition that was made by others and has one of these CPUs: its cgroup and its CPUs.
 pub fn others(root: &Root, mount: &str, cpus: &Cpus) -> Option<(String, Cpus)> {
-    below(root, mount).into_iter().find_map(|dir| {
-        let kind = root.read(format!("{dir}/cpuset.cpus.partition")).ok()?;
-        let has = root.read(format!("{dir}/cpuset.cpus.effective")).ok()?;
+    let all = below(root, mount.as_ref(), &|_| ());
+    all.into_iter().find_map(|dir| {
+        let kind = root.read(dir.join("cpuset.cpus.partition")).ok()?;
+        let has = root.read(dir.join("cpuset.cpus.effective")).ok()?;
         let has = parse_cpus(&has)?;
         let is_one = matches!(kind.as_str(), "root" | "isolated");
-        (is_one && !has.is_disjoint(cpus)).then(|| (dir[mount.len()..].to_string(), has))
+        let name = || format!("/{}", dir.strip_prefix(mount).unwrap_or(&dir).display());
+        (is_one && !has.is_disjoint(cpus)).then(|| (name(), has))
     })
 }

@@ -112,6 +112,22 @@ pub fn enter(
     rank: Option<Rank>,
     share: Share,
 ) -> Result<()> {
+    let path = prepare(machine, one, rank, share)?;
+    join(machine, &path, process)
+}
+
+fn join(machine: &impl Machine, path: &str, process: u32) -> Result<()> {
+    let procs = format!("{path}/cgroup.procs");
+    write(machine, &procs, &process.to_string())
+}
+
+/// The cgroup for a process, which is made if need be.
+fn prepare(
+    machine: &impl Machine,
+    one: &Partition,
+    rank: Option<Rank>,
+    share: Share,
+) -> Result<String> {
     if one.phase != Phase::Ready {
         return Err(Error::Failed(format!(
             "partition '{}' is not ready: a command that makes or deletes it runs, or was killed \
@@ -127,8 +143,8 @@ pub fn enter(
             one.path()
         )));
     }
-    let path = match rank {
-        None => cgroup::child(machine, one, &one.tasks())?,
+    match rank {
+        None => cgroup::child(machine, one, &one.tasks()),
         Some(rank) => {
             let cpus = rank.part(&nearest(machine.root(), &one.cpus))?;
             let path = cgroup::child(machine, one, &format!("rank_{}", rank.index))?;
@@ -146,14 +162,9 @@ pub fn enter(
             if one.memory_bytes > 0 {
                 share(one, &path, rank)?;
             }
-            path
+            Ok(path)
         }
-    };
-    write(
-        machine,
-        &format!("{path}/cgroup.procs"),
-        &process.to_string(),
-    )
+    }
 }
 
 fn write(machine: &impl Machine, path: &str, text: &str) -> Result<()> {
@@ -253,22 +264,28 @@ fn serve_one(machine: &impl Machine, stream: &UnixStream, share: Share) -> Resul
     };
     let one = record::find(machine.root(), name)?;
     let is_one = |uid| uid == 0 || Some(uid) == one.user;
-    // The number of a process that has ended may be another user's by now.
-    let status = machine.root().read(format!("proc/{}/status", peer.pid()))?;
-    let owner = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Uid:"))
-        .and_then(|uids| uids.split_whitespace().nth(1)?.parse().ok());
-    if !is_one(peer.uid()) || owner != Some(peer.uid()) {
-        return Err(Error::NoPermission {
+    let check = || {
+        let status = machine.root().read(format!("proc/{}/status", peer.pid()))?;
+        let owner = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Uid:"))
+            .and_then(|uids| uids.split_whitespace().nth(1)?.parse().ok());
+        if is_one(peer.uid()) && owner == Some(peer.uid()) {
+            return Ok(());
+        }
+        Err(Error::NoPermission {
             what: format!("to run in partition '{name}'"),
             hint: one.user.map_or_else(
                 || "only root may".into(),
                 |user| format!("only {} and root may", user_name(user)),
             ),
-        });
-    }
-    enter(machine, &one, peer.pid() as u32, rank, share)
+        })
+    };
+    check()?;
+    let path = prepare(machine, &one, rank, share)?;
+    // The process may have ended meanwhile, and its number be another user's.
+    check()?;
+    join(machine, &path, peer.pid() as u32)
 }
 
 #[cfg(test)]

@@ -50,9 +50,9 @@ pub trait Machine {
     /// Makes a directory, or finds one.
     fn make_dir(&self, path: &str) -> io::Result<()>;
     /// Removes a directory; it may be gone already.
-    fn remove_dir(&self, path: &str) -> io::Result<()>;
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Gives a file or directory to a user.
-    fn give(&self, path: &str, uid: u32) -> io::Result<()>;
+    fn give(&self, path: &Path, uid: u32) -> io::Result<()>;
     /// Sets the CPUs that a task may use.
     fn set_affinity(&self, task: u32, cpus: &Cpus) -> io::Result<()>;
     /// Runs a program.
@@ -88,7 +88,7 @@ impl Live {
     ///
     /// For changes of a cpuset that may be a partition: the kernel moves workqueues then, and leaves them where they
     /// are, with a warning in its log, if the process is killed meanwhile.
-    fn apart(&self, script: &str, path: &str, text: &str) -> io::Result<()> {
+    fn apart(&self, script: &str, path: &Path, text: &str) -> io::Result<()> {
         let output = Command::new("sh")
             .args(["-c", &format!("trap '' HUP INT TERM; {script}"), "sh"])
             .arg(self.root.join(path))
@@ -125,7 +125,7 @@ impl Machine for Live {
         // A value that is empty is a line without anything.
         let text = if text.is_empty() { "\n" } else { text };
         if path.contains("/cpuset.") {
-            return self.apart(r#"env printf %s "$2" >"$1""#, path, text);
+            return self.apart(r#"env printf %s "$2" >"$1""#, path.as_ref(), text);
         }
         match file.write(text.as_bytes())? {
             written if written == text.len() => Ok(()),
@@ -140,14 +140,14 @@ impl Machine for Live {
         }
     }
 
-    fn remove_dir(&self, path: &str) -> io::Result<()> {
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
         match self.apart(r#"rmdir -- "$1""#, path, "") {
             Err(_) if !self.root.join(path).exists() => Ok(()),
             other => other,
         }
     }
 
-    fn give(&self, path: &str, uid: u32) -> io::Result<()> {
+    fn give(&self, path: &Path, uid: u32) -> io::Result<()> {
         chown(self.root.join(path), Some(uid), None)
     }
 
@@ -253,9 +253,9 @@ mod tests {
         live.write("cgroup/a/cpuset.cpus", "2-3").unwrap();
         let written = live.root().read_bytes("cgroup/a/cpuset.cpus").unwrap();
         assert_eq!(written, b"2-3");
-        let error = live.remove_dir("cgroup/a").unwrap_err().to_string();
+        let error = live.remove_dir("cgroup/a".as_ref()).unwrap_err().to_string();
         assert!(error.contains("not empty"), "{error}");
-        live.remove_dir("cgroup/b").unwrap();
+        live.remove_dir("cgroup/b".as_ref()).unwrap();
         live.save("a", b"new").unwrap();
         live.forget("b").unwrap();
         live.forget("b").unwrap();

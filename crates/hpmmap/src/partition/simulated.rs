@@ -203,12 +203,11 @@ impl Simulated {
         is_balanced
     }
 
-    pub(super) fn walk(&self, dir: &str, visit: &mut dyn FnMut(&Path)) {
-        let path = self.root.join(dir);
+    pub(super) fn walk(&self, dir: impl AsRef<Path>, visit: &mut dyn FnMut(&Path)) {
+        let path = self.root.join(&dir);
         for entry in fs::read_dir(path).unwrap().map(|entry| entry.unwrap()) {
-            let name = entry.file_name().into_string().unwrap();
             match entry.path().is_dir() {
-                true => self.walk(format!("{dir}/{name}").trim_start_matches('/'), visit),
+                true => self.walk(dir.as_ref().join(entry.file_name()), visit),
                 false => visit(&entry.path()),
             }
         }
@@ -244,12 +243,13 @@ impl Simulated {
             ("cgroup.procs", ""),
             ("cgroup.threads", ""),
             ("cgroup.subtree_control", "\n"),
+            ("cgroup.max.depth", "max\n"),
         ] {
             self.fixture.write(&format!("{path}/{file}"), text);
         }
     }
 
-    pub(super) fn remove_cgroup(&self, path: &str) -> io::Result<()> {
+    pub(super) fn remove_cgroup(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let dir = self.root.join(path);
         let mut entries = fs::read_dir(&dir)?.map(|entry| entry.unwrap().path());
         let procs = fs::read_to_string(dir.join("cgroup.procs"))?;
@@ -353,7 +353,7 @@ impl Machine for Simulated {
         Ok(())
     }
 
-    fn remove_dir(&self, path: &str) -> io::Result<()> {
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.step()?;
         match self.root.join(path).is_dir() {
             true => self.remove_cgroup(path),
@@ -361,10 +361,11 @@ impl Machine for Simulated {
         }
     }
 
-    fn give(&self, path: &str, uid: u32) -> io::Result<()> {
+    fn give(&self, path: &Path, uid: u32) -> io::Result<()> {
         self.step()?;
-        assert!(self.root.join(path).exists(), "{path}");
-        self.given.borrow_mut().push((path.to_string(), uid));
+        let name = path.display().to_string();
+        assert!(self.root.join(path).exists(), "{name}");
+        self.given.borrow_mut().push((name, uid));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs;
+use std::path::Path;
 
 use hpmmap_base::error::{Error, Result};
 
@@ -124,6 +125,38 @@ fn the_kernel_is_asked_for_the_kind() {
     delete(&machine, "b").unwrap();
     delete(&machine, "a").unwrap();
     assert_eq!(machine.snapshot(), before);
+}
+
+#[test]
+fn cgroups_that_its_user_has_made_go_with_it() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let machine = Simulated::new(Kernel::V6_12);
+    let before = machine.snapshot();
+    let for_user = Request {
+        user: Some(1000),
+        ..request("a", "2-3")
+    };
+    let one = made(&machine, &for_user).unwrap();
+    let value = |file: &str| machine.root.read(format!("{}/{file}", one.cgroup)).unwrap();
+    assert_eq!(value("cgroup.max.depth"), "8");
+    // No UTF-8, and one in it.
+    let odd = Path::new(&one.cgroup).join(OsStr::from_bytes(b"\xff"));
+    let inner = odd.join("inner");
+    fs::create_dir_all(machine.root.join(&inner)).unwrap();
+    for dir in [&odd, &inner] {
+        fs::write(machine.root.join(dir).join("cgroup.procs"), "").unwrap();
+    }
+    fs::write(machine.root.join(&inner).join("cgroup.procs"), "77\n").unwrap();
+    assert_eq!(processes(&machine.root, &one), [77]);
+    fs::write(machine.root.join(&inner).join("cgroup.procs"), "").unwrap();
+    delete(&machine, "a").unwrap();
+    assert_eq!(machine.snapshot(), before);
+    // The user cannot make new ones meanwhile.
+    let given = machine.given.borrow();
+    for dir in [Path::new(&one.cgroup), &odd, &inner] {
+        assert!(given.contains(&(dir.display().to_string(), 0)), "{given:?}");
+    }
 }
 
 #[test]
@@ -551,6 +584,39 @@ fn a_process_that_asks_is_moved_if_it_is_of_the_user() {
         assert!(answer.contains(words), "{line}: {answer}");
         assert_eq!(answer.matches('\n').count(), 1, "{answer}");
     }
+}
+
+#[test]
+fn a_number_may_be_another_users_by_the_time_of_the_move() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    let machine = Simulated::new(Kernel::V6_12);
+    let own = nix::unistd::Uid::effective().as_raw();
+    let with_memory = Request {
+        user: Some(own),
+        memory_bytes: 8 << 20,
+        ..request("a", "2-3")
+    };
+    let one = made(&machine, &with_memory).unwrap();
+    let is_of = |uid: u32| {
+        let path = format!("proc/{}/status", std::process::id());
+        let status = format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
+        machine.fixture.write(&path, &status);
+    };
+    let (mut asker, mut server) = UnixStream::pair().unwrap();
+    asker.write_all(b"a 0 2\n").unwrap();
+    is_of(own);
+    let share = |_: &Partition, _: &str, _| {
+        is_of(own + 1);
+        Ok(())
+    };
+    enter::serve(&machine, &mut server, &share).unwrap();
+    drop(server);
+    let mut answer = String::new();
+    asker.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("no permission"), "{answer}");
+    let procs = format!("{}/rank_0/cgroup.procs", one.cgroup);
+    assert_eq!(machine.root.read(procs).unwrap(), "");
 }
 
 #[test]

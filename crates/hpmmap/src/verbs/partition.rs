@@ -14,7 +14,7 @@ use hpmmap_base::output::{
 };
 use hpmmap_base::size::{counted, multiple_of, short};
 use hpmmap_base::user_name;
-use hpmmap_host::{Root, number_list};
+use hpmmap_host::{Root, cgroup, number_list};
 use hpmmap_sys::uapi;
 use nix::unistd::Uid;
 use serde::Serialize;
@@ -127,11 +127,20 @@ fn share(machine: &Live, one: &Partition, cgroup: &str, rank: Rank) -> Result<()
     let root = machine.root();
     let order = enter::nodes(root, &one.cpus);
     let place = |node: u32| order.iter().position(|known| *known == node);
+    // By its ID: paths take a capability that the service does not have.
+    let id = cgroup::number(&root.join(&one.cgroup));
     let mut nodes: Vec<(u32, u64)> = promise::list(root, &device::open()?)?
         .into_iter()
-        .filter(|promised| promised.kind == "cgroup" && promised.name() == one.path())
+        .filter(|promised| id.is_some() && promised.cgroup_id == id)
         .map(|promised| (promised.node, promised.promised_bytes))
         .collect();
+    if nodes.is_empty() {
+        return Err(Error::Failed(format!(
+            "--per-core: partition '{}' has no promise of memory any more (see: hpmmap pool limit \
+             --list)",
+            one.name
+        )));
+    }
     nodes.sort_by_key(|(node, _)| place(*node).unwrap_or(order.len()));
     let parts = rank.memory(&nodes);
     let text: Vec<String> = parts
@@ -232,10 +241,8 @@ impl Shown {
 /// Pool memory that its programs hold; `None` if that is not known, such as without the module.
 fn held(root: &Root, one: &Partition) -> Option<u64> {
     let limits = limits::list(root, &device::open().ok()?).ok()?;
-    let is_own = |name: &str| name == one.path();
-    let own = limits
-        .iter()
-        .find(|limit| limit.name.as_deref().is_some_and(is_own))?;
+    let id = Some(cgroup::number(&root.join(&one.cgroup))?);
+    let own = limits.iter().find(|limit| limit.cgroup_id == id)?;
     Some(own.held_bytes)
 }
 
