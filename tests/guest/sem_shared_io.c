@@ -371,6 +371,42 @@ static void punched_while_pinned(void)
 	fs_end_with(a, "a");
 }
 
+/*
+ * A folio with as many references as if the page cache had it, and with one entry, the core would split
+ * for advice about a part of it, and unmap it for that.
+ */
+static void advice_for_a_part(void)
+{
+	int a, fds[3][2];
+	char *p;
+
+	fs_mount("size=16M");
+	a = new_file("a", MB(4));
+	p = map_shared(a, MB(4));
+	fill(p, MB(4), 1);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		CHECK_OK(pipe(fds[i]));
+		CHECK_OK(fcntl(fds[i][1], F_SETPIPE_SZ, MB(1)));
+	}
+	for (size_t n = 0; n < SLOT / PAGE + 8; n++) {
+		struct iovec page = { p + n % (SLOT / PAGE) * PAGE, PAGE };
+
+		CHECK_EQ(vmsplice(fds[n / (MB(1) / PAGE)][1], &page, 1, 0), PAGE);
+		if (n < SLOT / PAGE - 8)
+			continue;
+		CHECK_OK(madvise(p + PAGE, PAGE, MADV_COLD));
+		if (!(pagemap_entry(p) >> 63))
+			FAIL("%zu pins: it is not mapped any more", n + 1);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+	verify(p, MB(4), 1, 0);
+	unmap(p, MB(4));
+	fs_end_with(a, "a");
+}
+
 /* A pin that lasts: before a fork, over it, and when the file has gone. */
 static void fixed_buffers(void)
 {
@@ -754,6 +790,7 @@ int main(void)
 		T(cut_while_spliced),
 		T(cut_while_it_is_read),
 		T(punched_while_pinned),
+		T(advice_for_a_part),
 		T(fixed_buffers),
 		T(direct_io),
 		T(other_processes),

@@ -58,13 +58,24 @@ static const struct file_operations hpmmap_fops = {
 	.fsync = noop_fsync,
 };
 
+/*
+ * Blocks stay whole. The core asks before it splits a folio, as MADV_COLD of a part does: then it would
+ * unmap it, and take what its reverse map finds in an entry of 1 GB for a table.
+ */
+static bool is_released(struct folio *folio, gfp_t gfp)
+{
+	return false;
+}
+
 /* That a page was written to need not be known: there is nowhere else to write it to. */
 const struct address_space_operations hpmmap_aops = {
 	.dirty_folio = noop_dirty_folio,
+	.release_folio = is_released,
 };
 
 const struct address_space_operations hpmmap_fs_aops = {
 	.dirty_folio = noop_dirty_folio,
+	.release_folio = is_released,
 };
 
 /*
@@ -157,16 +168,13 @@ void hpmmap_file_mapping_init(struct address_space *mapping,
 {
 	mapping->a_ops = ops;
 	mapping_set_unevictable(mapping);
+	mapping_set_release_always(mapping);
 	/*
-	 * Below the zones a policy cares for: NUMA balancing stays away. Where
-	 * all of ZONE_NORMAL is movable, ZONE_DMA32 is one of those, so better
-	 * ZONE_DMA, if there is one: GFP_DMA means ZONE_NORMAL otherwise. With
-	 * no ZONE_DMA and nothing but movable memory above ZONE_DMA32, NUMA
-	 * balancing does not stay away.
+	 * Below the zones a policy cares for: NUMA balancing stays away, but where there is no ZONE_DMA (GFP_DMA means
+	 * ZONE_NORMAL then) and nothing but movable memory above ZONE_DMA32.
 	 */
 	mapping_set_gfp_mask(mapping, GFP_KERNEL |
-			     (IS_ENABLED(CONFIG_ZONE_DMA) ? GFP_DMA :
-							    GFP_DMA32));
+			     (IS_ENABLED(CONFIG_ZONE_DMA) ? GFP_DMA : GFP_DMA32));
 }
 
 /*
@@ -215,8 +223,7 @@ struct file *hpmmap_file_alloc(void)
  * hpmmap_file_window_end(). @mapping: where its mappings are to be found, from
  * hpmmap_file_window_mapping(). The caller keeps the module loaded while this runs.
  */
-struct file *hpmmap_file_window(const struct file_operations *fops,
-				struct address_space *mapping)
+struct file *hpmmap_file_window(const struct file_operations *fops, struct address_space *mapping)
 {
 	struct file *file = file_new("[window]", fops);
 
@@ -282,8 +289,7 @@ static struct file *file_named(struct hpmmap_ctx *ctx, enum hpmmap_name name)
 }
 
 /* Linux names the heap up to the break. */
-static enum hpmmap_name name_of(struct hpmmap_ctx *ctx, unsigned long start,
-				unsigned long end)
+static enum hpmmap_name name_of(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
 	return start >= ctx->mm->start_brk && end <= ctx->heap_end ?
 	       HPMMAP_NAME_HEAP : HPMMAP_NAME_NONE;
@@ -295,8 +301,7 @@ unsigned long hpmmap_file_map_named(struct hpmmap_ctx *ctx, enum hpmmap_name nam
 			       unsigned long prot, unsigned long flags)
 {
 	ctx->hole.end = 0;
-	return vm_mmap(file_named(ctx, name), addr, len, prot,
-		       MAP_SHARED | flags, addr);
+	return vm_mmap(file_named(ctx, name), addr, len, prot, MAP_SHARED | flags, addr);
 }
 
 /*
@@ -325,23 +330,20 @@ enum hpmmap_name hpmmap_file_name(const struct file *file)
  * Is a mapping of ours a stack? To a job whose stacks have all their memory at once they
  * are mappings like others.
  */
-bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx,
-			 const struct vm_area_struct *vma)
+bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx, const struct vm_area_struct *vma)
 {
 	return !ctx->job->eager_stacks &&
 	       hpmmap_file_name(vma->vm_file) == HPMMAP_NAME_THREAD;
 }
 
 /* May memory of a mapping of ours wait until it is touched? */
-bool hpmmap_vma_grows(const struct hpmmap_ctx *ctx,
-		      const struct vm_area_struct *vma)
+bool hpmmap_vma_grows(const struct hpmmap_ctx *ctx, const struct vm_area_struct *vma)
 {
 	return hpmmap_vma_is_stack(ctx, vma) && !(vma->vm_flags & VM_LOCKED);
 }
 
 /* Where the part of a mapping of ours begins that has memory at once. */
-unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
-			       const struct vm_area_struct *vma)
+unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx, const struct vm_area_struct *vma)
 {
 	return hpmmap_vma_grows(ctx, vma) ?
 	       hpmmap_stack_given(vma->vm_start, vma->vm_end) : vma->vm_start;
