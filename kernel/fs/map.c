@@ -108,7 +108,7 @@ static vm_fault_t fs_fault(struct vm_fault *vmf)
 	if (IS_ERR(block))
 		return VM_FAULT_RETRY;
 	pages = hpmmap_fs_pages(inode);
-	if (vmf->pgoff >= pages) {
+	if (vmf->pgoff >= pages || folio_ref_count(block->folio) <= 0) {
 		ret = VM_FAULT_SIGBUS;
 	} else if (hpmmap_block_is_hurt(block)) {
 		ret = VM_FAULT_HWPOISON;
@@ -171,8 +171,7 @@ static bool fill_2m(struct vm_area_struct *vma, unsigned long addr)
  * Fills a part of a mapping, a batch at most, up to the end of the file. Returns where it has
  * stopped.
  */
-static unsigned long fill_some(struct vm_area_struct *vma, unsigned long start,
-			       unsigned long end)
+static unsigned long fill_some(struct vm_area_struct *vma, unsigned long start, unsigned long end)
 {
 	unsigned int flags = FAULT_FLAG_REMOTE, batch = FILL_BATCH;
 	unsigned long addr, next;

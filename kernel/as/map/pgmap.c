@@ -137,7 +137,7 @@ bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
 	else if (!write)
 		entry = pmd_wrprotect(entry);
 	ptl = pmd_lock(vma->vm_mm, pmdp);
-	none = pmd_none(*pmdp);
+	none = pmd_none(*pmdp) && folio_ref_count(folio) > 0;
 	if (none) {
 		folio_get(folio);
 		compat_add_rmap_2m(folio, vma);
@@ -266,8 +266,7 @@ static unsigned int count_locked(struct mm_struct *mm, unsigned long slot,
 }
 
 /* How many entries of a slot refer to a folio. mmap_lock held. */
-unsigned int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long slot,
-				struct folio *folio)
+unsigned int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long slot, struct folio *folio)
 {
 	spinlock_t *ptl;
 	unsigned int nr = count_locked(mm, slot, folio, &ptl);
@@ -364,7 +363,7 @@ static unsigned int insert_run_locked(struct vm_fault *vmf, unsigned long addr,
 		return 0;
 	ptep = hpmmap_pgmap_table_lock(vma->vm_mm, vmf->pmd, addr, &ptl);
 	for (i = 0; ptep && i < nr; i++) {
-		if (!pte_none(ptep_get(ptep + i)))
+		if (!pte_none(ptep_get(ptep + i)) || folio_ref_count(folio) <= 0)
 			continue;
 		folio_get(folio);
 		compat_add_rmap_4k(folio, page + i, 1, vma);
