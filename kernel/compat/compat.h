@@ -361,6 +361,16 @@ static inline bool compat_vma_maps_2m(const struct vm_area_struct *vma)
 	return compat_maps_2m(vma->vm_mm);
 }
 
+/* Does fork(2) copy the page tables of a shared mapping of a file, so that the child has its entries? */
+static inline bool compat_copies_tables(struct vm_area_struct *vma)
+{
+#ifdef VM_COPY_ON_FORK
+	if (vma->vm_flags & VM_COPY_ON_FORK)
+		return true;
+#endif
+	return vma->anon_vma || userfaultfd_armed(vma);
+}
+
 /* What struct kobj_type's get_ownership() is given. */
 #ifdef HAVE_CONST_OWNERSHIP
 typedef const struct kobject compat_ownership_kobject;

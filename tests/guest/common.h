@@ -29,6 +29,10 @@
 #define PAGE	KB(4)
 #define SLOT	((size_t)HPMMAP_BLOCK_BYTES)
 
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+
 #define RW	(PROT_READ | PROT_WRITE)
 #define ANON	(MAP_PRIVATE | MAP_ANONYMOUS)
 

@@ -1012,6 +1012,68 @@ static void parent_is_as_it_was_beside_a_reader(void)
 }
 
 /* All that children held is back in the pools when they are gone. */
+/* Of a few pages, of a slot that is cut, and of whole ones; guards follow the first and the third. */
+#define TAIL	(MB(4) + 2 * PAGE)
+static char *guarded_bytes[5];
+
+static void guarded_write(char value)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(guarded_bytes); i++)
+		*guarded_bytes[i] = value;
+}
+
+static void guarded_expect(char value)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(guarded_bytes); i++)
+		if (*guarded_bytes[i] != value)
+			FAIL("byte %zu is %d, not %d", i, *guarded_bytes[i], value);
+}
+
+/* With guards in a mapping fork(2) copies its page tables. */
+static void guards_share_nothing(void)
+{
+	char *p = map_anon(TAIL), *q = map_anon(MB(8));
+	pid_t pids[4];
+	struct link links[ARRAY_SIZE(pids)];
+
+	fill(p, TAIL, 1);
+	fill(q, MB(8), 1);
+	if (madvise(p + MB(4) + PAGE, PAGE, MADV_GUARD_INSTALL) != 0)
+		SKIP("MADV_GUARD_INSTALL: %s", errno_name(errno));
+	CHECK_OK(madvise(q + MB(3), PAGE, MADV_GUARD_INSTALL));
+	guarded_bytes[0] = p + MB(4);
+	guarded_bytes[1] = p + MB(1);
+	guarded_bytes[2] = q + MB(2);
+	guarded_bytes[3] = q + MB(5);
+	guarded_bytes[4] = q + MB(8) - 1;
+	guarded_write(0);
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+		open_link(&links[i]);
+		pids[i] = fork_child();
+		if (pids[i] == 0) {
+			CHECK_READ_SEGV(p + MB(4) + PAGE, SEGV_MAPERR);
+			CHECK_READ_SEGV(q + MB(3), SEGV_MAPERR);
+			guarded_expect((char)i);
+			guarded_write((char)(100 + i));
+			tell(links[i].to_parent[1]);
+			await(links[i].to_child[0]);
+			guarded_expect((char)(100 + i));
+			_exit(0);
+		}
+		await(links[i].to_parent[0]);
+		guarded_expect((char)i);
+		guarded_write((char)(i + 1));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+		tell(links[i].to_child[1]);
+		expect_success(pids[i]);
+		close_link(&links[i]);
+	}
+	guarded_expect(ARRAY_SIZE(pids));
+	unmap(p, TAIL);
+	unmap(q, MB(8));
+}
+
 static void children_leave_nothing_behind(void)
 {
 	uint64_t before;
@@ -1183,6 +1245,7 @@ int main(void)
 		T(many_short_children),
 		T(forks_while_a_thread_maps),
 		T(pipes_carry_pool_memory),
+		T(guards_share_nothing),
 		T(children_leave_nothing_behind),
 		T(memory_is_shared_until_written),
 		T(parent_is_as_it_was_after_exec),

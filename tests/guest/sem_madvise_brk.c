@@ -15,8 +15,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
+#ifndef MADV_GUARD_REMOVE
 #define MADV_GUARD_REMOVE 103
 #endif
 

@@ -23,8 +23,7 @@
 		     VM_MAYWRITE | VM_MAYEXEC | VM_SHARED | VM_MAYSHARE | \
 		     VM_NORESERVE | VM_SOFTDIRTY)
 
-static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			   unsigned long addr)
+static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr)
 {
 	struct hpmmap_block *block;
 	bool ret;
@@ -33,7 +32,7 @@ static bool wants_collapse(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	if (atomic_read(&ctx->nr_replacing))
 		return false;
 	if (vma->vm_start > addr || vma->vm_end - SLOT_SIZE < addr ||
-	    vma->vm_flags & ~PLAIN_FLAGS || vma_policy(vma) ||
+	    vma->vm_flags & ~PLAIN_FLAGS || vma->anon_vma || vma_policy(vma) ||
 	    ctx->mm->def_flags & VM_LOCKED || !compat_maps_2m(ctx->mm) ||
 	    hpmmap_pgmap_slot(ctx->mm, addr) != HPMMAP_ENTRY_TABLE)
 		return false;
@@ -170,8 +169,7 @@ static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
  * As commit_slot(), for what has no stale pages, and is not shared: a part of what is shared
  * would be copied whole by its fault. Waits for no lock.
  */
-static void restore_part(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
-			 unsigned long addr)
+static void restore_part(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, unsigned long addr)
 {
 	unsigned long start = addr & SLOT_MASK;
 
@@ -385,8 +383,7 @@ void hpmmap_vma_commit(struct hpmmap_ctx *ctx, unsigned long start,
  * Maps again what the core has unmapped: it drops a 2 MB entry when a part of it changes.
  * Slots without a block stay without. ctx->ops is held.
  */
-void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start,
-		       unsigned long end, bool *vain)
+void hpmmap_vma_repair(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end, bool *vain)
 {
 	lockdep_assert_held(&ctx->ops);
 	commit_range(ctx, start, end, NULL, true, vain);

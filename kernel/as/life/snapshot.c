@@ -43,8 +43,7 @@ static bool has_other_threads(struct mm_struct *mm)
 static void fork_copies(struct hpmmap_ctx *parent, struct vm_area_struct *vma,
 			unsigned long slot, const struct hpmmap_block *block)
 {
-	/* With a userfaultfd Linux copies the entries that it finds to the child. */
-	bool zap = has_other_threads(vma->vm_mm) || userfaultfd_armed(vma);
+	bool zap = has_other_threads(vma->vm_mm) || compat_copies_tables(vma);
 
 	/* Nothing comes back while it is held. */
 	mmap_assert_write_locked(vma->vm_mm);
@@ -220,15 +219,14 @@ static bool inherits(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 		     struct hpmmap_block *draft)
 {
 	struct hpmmap_block *dst = hpmmap_store_load(child, slot);
-	bool armed = userfaultfd_armed(vma);
+	bool copies = compat_copies_tables(vma);
 
-	/* With a userfaultfd Linux copies the entries that it finds to the child. */
-	if (armed)
+	if (copies)
 		hpmmap_slot_zap(parent, slot);
 	/* There is a second mapping in the slot. */
 	if (dst)
 		return dst->draft;
-	return !armed && !has_other_threads(vma->vm_mm) &&
+	return !copies && !has_other_threads(vma->vm_mm) &&
 	       can_share(parent, vma, slot, draft->draft->behind) &&
 	       hpmmap_store_inherit(parent, child, slot, draft);
 }
@@ -279,11 +277,9 @@ static bool snapshot_slot(struct hpmmap_ctx *parent, struct hpmmap_ctx *child,
 }
 
 /* What was to be shared next stays the parent's: it goes on writing to it. */
-static void protect_undo(struct hpmmap_ctx *parent, struct vm_area_struct *vma,
-			 unsigned long slot)
+static void protect_undo(struct hpmmap_ctx *parent, struct vm_area_struct *vma, unsigned long slot)
 {
-	unsigned long last = min(slot_of(vma->vm_end - 1),
-				 slot + SHARE_RUN - 1);
+	unsigned long last = min(slot_of(vma->vm_end - 1), slot + SHARE_RUN - 1);
 	struct hpmmap_block *block;
 
 	hpmmap_for_each_block(parent, slot, block, slot, last)
@@ -350,8 +346,8 @@ void hpmmap_fork_open(struct vm_area_struct *vma)
 		old = vma_lookup(parent->mm, vma->vm_start);
 		if (child->mm == vma->vm_mm && old)
 			snapshot(parent, child, old);
-	} else if (userfaultfd_armed(vma)) {
-		/* If it is a fork, no hook has seen it, and Linux would copy the entries. */
+	} else if (compat_copies_tables(vma)) {
+		/* If it is a fork, no hook has seen it. */
 		hpmmap_gigabyte_unmap(vma->vm_file->f_mapping, (loff_t)vma->vm_pgoff << PAGE_SHIFT,
 				      vma->vm_end - vma->vm_start, 0);
 	}
