@@ -167,7 +167,7 @@ static long madvise_discard(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	/* Memory that is not given back now is zeroed. */
 	hpmmap_store_refresh(ctx, start, end);
 	hpmmap_store_drop_linux(ctx, start, end);
-	ret = discard_ours(ctx, start, end, regs->dx == MADV_DONTNEED_LOCKED);
+	ret = discard_ours(ctx, start, end, (int)regs->dx == MADV_DONTNEED_LOCKED);
 	hpmmap_change_settle(&c, HPMMAP_KEPT, NULL);
 	hpmmap_ops_unlock(ctx);
 	if (ret <= 0)

@@ -266,12 +266,11 @@ static long refuse(const struct pt_regs *regs)
  * it is there before the call, so it has to be moved even where the flags do
  * not ask for it.
  */
-static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			 const struct pt_regs *regs)
+static long handle_mbind(struct hpmmap_ctx *ctx, enum hpmmap_call call, const struct pt_regs *regs)
 {
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	int mode = regs->dx & ~(unsigned long)MPOL_MODE_FLAGS;
-	struct bind b = { .regs = *regs, .flags = regs->r9 };
+	struct bind b = { .regs = *regs, .flags = (unsigned int)regs->r9 };
 	struct hpmmap_change c = HPMMAP_CHANGE(ctx, start, end, .lazy = true);
 	long ret = 0;
 

@@ -36,8 +36,7 @@ static unsigned long placement_align(struct hpmmap_ctx *ctx, unsigned long len)
 		       MAP_NONBLOCK | MAP_STACK | MAP_LOCKED | MAP_32BIT | \
 		       MAP_DENYWRITE | MAP_EXECUTABLE | MAP_UNINITIALIZED)
 
-static bool mmap_is_ours(unsigned long addr, unsigned long len,
-			 unsigned long flags)
+static bool mmap_is_ours(unsigned long addr, unsigned long len, unsigned long flags)
 {
 	return (flags & MAP_TYPE) == MAP_PRIVATE && flags & MAP_ANONYMOUS &&
 	       !(flags & ~OUR_MAP_FLAGS) && PAGE_ALIGN(len) &&
@@ -106,12 +105,10 @@ static bool wants_populated(struct hpmmap_ctx *ctx, unsigned long flags)
 }
 
 /* A mapping of @file, or ordinary memory, which may replace some of ours. Without ctx->ops. */
-static long mmap_apart(struct hpmmap_ctx *ctx, const struct pt_regs *regs,
-		       struct file *file)
+static long mmap_apart(struct hpmmap_ctx *ctx, const struct pt_regs *regs, struct file *file)
 {
 	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
-	bool fixed = regs->r10 & MAP_FIXED && !offset_in_page(c.start) &&
-		     c.end > c.start;
+	bool fixed = regs->r10 & MAP_FIXED && !offset_in_page(c.start) && c.end > c.start;
 	struct pt_regs with_flags = *regs;
 	long ret = fixed ? hpmmap_change_begin_apart(&c) : 0;
 
@@ -158,8 +155,7 @@ static long mmap_shared(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	} else {
 		ret = mmap_apart(ctx, regs, NULL);
 		if (!IS_ERR_VALUE(ret))
-			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
-					      PAGE_ALIGN(regs->si));
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_ALIGN(regs->si));
 	}
 	return ret;
 }
@@ -268,7 +264,7 @@ static unsigned long short_place(struct hpmmap_ctx *ctx,
 static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 {
 	struct pt_regs asked = *regs, part = *regs, rest = *regs;
-	bool fixed = regs->r10 & MAP_FIXED, without = false;
+	bool fixed = (regs->r10 & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED, without = false;
 	unsigned long addr, mid = 0;
 	long ret;
 
@@ -303,8 +299,7 @@ static long mmap_short(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	if (fixed && ret == -ENOMEM) {
 		ret = mmap_apart(ctx, &part, NULL);
 		if (!IS_ERR_VALUE(ret))
-			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
-					      PAGE_ALIGN(regs->si));
+			hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_ALIGN(regs->si));
 	}
 	if (fixed)
 		return ret;
@@ -325,15 +320,13 @@ static long mmap_without(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 		return ret;
 	ret = mmap_apart(ctx, regs, NULL);
 	if (!IS_ERR_VALUE(ret))
-		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP,
-				      PAGE_ALIGN(regs->si));
+		hpmmap_count_fallback(ctx, HPMMAP_FALLBACK_MMAP, PAGE_ALIGN(regs->si));
 	else if (ret == -ENOMEM)
 		hpmmap_count_failure(ctx);
 	return ret;
 }
 
-static long handle_mmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			const struct pt_regs *regs)
+static long handle_mmap(struct hpmmap_ctx *ctx, enum hpmmap_call call, const struct pt_regs *regs)
 {
 	bool ours = mmap_is_ours(regs->di, regs->si, regs->r10) && !offset_in_page(regs->r9);
 	bool without = false;
@@ -358,8 +351,7 @@ long hpmmap_sys_mmap(const struct pt_regs *regs)
 	return hpmmap_handle(HPMMAP_CALL_MMAP, regs, handle_mmap);
 }
 
-static long handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			  const struct pt_regs *regs)
+static long handle_munmap(struct hpmmap_ctx *ctx, enum hpmmap_call call, const struct pt_regs *regs)
 {
 	return hpmmap_unmap(ctx, regs->di, regs->si);
 }
@@ -375,8 +367,7 @@ static long munmap_linux(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	return ret;
 }
 
-static long munmap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
-			 const struct pt_regs *regs)
+static long munmap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call, const struct pt_regs *regs)
 {
 	unsigned long start = regs->di, end = start + PAGE_ALIGN(regs->si);
 	enum hpmmap_range_what what;

@@ -77,8 +77,7 @@ static HLIST_HEAD(former);
 static DEFINE_RAW_SPINLOCK(members_lock);
 
 /* Takes over a reference of the hooks'. */
-static void member_init(struct member *m, struct hpmmap_job *job,
-			struct pid *tgid, bool registers)
+static void member_init(struct member *m, struct hpmmap_job *job, struct pid *tgid, bool registers)
 {
 	refcount_set(&m->refs, 1);
 	m->tgid = get_pid(tgid);
@@ -286,8 +285,7 @@ static void member_work(struct callback_head *work)
 	ctx = hpmmap_ctx_alloc(m->job);
 	if (!ctx) {
 		count_program(m->job, HPMMAP_PROGRAM_FAILED);
-		pr_warn_ratelimited("no memory to register process %d\n",
-				    current->pid);
+		pr_warn_ratelimited("no memory to register process %d\n", current->pid);
 		if (m->job->strict || m->job->nr_laid)
 			send_sig(SIGKILL, current, 1);
 		goto out;
@@ -306,6 +304,8 @@ static void member_work(struct callback_head *work)
 		hpmmap_start_stack(ctx);
 		if (ctx->image)
 			hpmmap_image_setup(ctx);
+	} else if (mm->brk == mm->start_brk) {
+		ctx->heap_start = ctx->heap_end = mm->brk;
 	}
 	hpmmap_count_held(ctx);
 	WRITE_ONCE(ctx->shown, true);
@@ -317,8 +317,7 @@ out:
 }
 
 /* Takes over the caller's reference. */
-static void member_queue_work(struct member *m, struct task_struct *task,
-			      bool execed)
+static void member_queue_work(struct member *m, struct task_struct *task, bool execed)
 {
 	if (m->work_queued) {
 		member_put(m);
@@ -423,8 +422,7 @@ static void probe_exec(void *data, struct task_struct *task, pid_t old_pid,
  * The child of a member is one, too. Only of a fork that had begun before its process
  * became a member there is no record: the child is none, which the job counts.
  */
-static void member_inherit(struct member *m, struct task_struct *child,
-			   bool needs_ctx)
+static void member_inherit(struct member *m, struct task_struct *child, bool needs_ctx)
 {
 	bool registers = m->registers && !m->job->no_inherit;
 	struct hpmmap_ctx *ctx;
@@ -457,8 +455,7 @@ static void member_inherit(struct member *m, struct task_struct *child,
 		member_put(c);
 }
 
-static void probe_fork(void *data, struct task_struct *parent,
-		       struct task_struct *child)
+static void probe_fork(void *data, struct task_struct *parent, struct task_struct *child)
 {
 	bool has_ctx = hpmmap_fork_child(child);
 	struct member *m;

@@ -437,6 +437,15 @@ static long remap_claim(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r, st
 	return c->end == c->start + r->new_len ? c->start : r->addr;
 }
 
+/* A call that is not repeated gives this back; what cannot be stays. */
+static void drop(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
+{
+	if (mutex_lock_killable(&ctx->ops))
+		return;
+	give_back(ctx, start, end);
+	hpmmap_ops_unlock(ctx);
+}
+
 /* mremap(2). */
 long hpmmap_extent_mremap(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 {
@@ -457,13 +466,13 @@ long hpmmap_extent_mremap(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
 		return to;
 	ret = to == from ? claim_clear(&c, c.start) :
 	      copy(to, from, r->old_len) ?: claim_clear(&c, to + r->old_len);
+	if (ret == -EFAULT)
+		return hpmmap_extent_leave(ctx, c.start, c.end) ?: ret;
 	if (ret)
-		return (ret == -EFAULT ? hpmmap_extent_leave(ctx, c.start, c.end) :
-					 hpmmap_extent_munmap(ctx, c.start, c.end)) ?: ret;
-	/* What cannot be given back stays. */
-	if (to != from)
-		hpmmap_extent_munmap(ctx, from, old_end);
-	return to;
+		drop(ctx, c.start, c.end);
+	else if (to != from)
+		drop(ctx, from, old_end);
+	return ret ?: to;
 }
 
 /* brk(2): the heap's end moves. ctx->ops is held. Returns 0, or an errno where it stays. */

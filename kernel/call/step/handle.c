@@ -153,8 +153,8 @@ long hpmmap_unmap(struct hpmmap_ctx *ctx, unsigned long start, unsigned long len
 			ctx->hole.start = c.start;
 			ctx->hole.end = c.end;
 		}
-	} else if (ret == -ENOMEM) {
-		/* A mapping was cut at one end and not at the other. */
+	} else {
+		/* A mapping may have been cut at one end and not at the other. */
 		hpmmap_change_settle(&c, HPMMAP_NOTHING, NULL);
 	}
 	return ret;
