@@ -361,6 +361,14 @@ static inline bool compat_vma_maps_2m(const struct vm_area_struct *vma)
 	return compat_maps_2m(vma->vm_mm);
 }
 
+/* The core calls release_folio() of all folios of a file before it splits one; not before 6.6, without entries of 1 GB. */
+static inline void compat_release_always(struct address_space *mapping)
+{
+#ifdef HAVE_RELEASE_ALWAYS
+	mapping_set_release_always(mapping);
+#endif
+}
+
 /* Does fork(2) copy the page tables of a shared mapping of a file, so that the child has its entries? */
 static inline bool compat_copies_tables(struct vm_area_struct *vma)
 {

@@ -79,8 +79,7 @@ static bool map_shared(struct vm_fault *vmf, struct hpmmap_block *block, unsigne
 {
 	struct vm_area_struct *vma = vmf->vma;
 
-	if (pmd_none(READ_ONCE(*vmf->pmd)) &&
-	    maps_2m(vma, vmf->address, vmf->pgoff, pages)) {
+	if (pmd_none(READ_ONCE(*vmf->pmd)) && maps_2m(vma, vmf->address, vmf->pgoff, pages)) {
 		if (hpmmap_pgmap_insert_2m(vma, vmf->address & SLOT_MASK, vmf->pmd,
 					   block->folio, true))
 			compat_add_rss(vma->vm_mm, block->folio, SLOT_PAGES);
@@ -126,8 +125,7 @@ static vm_fault_t fs_fault(struct vm_fault *vmf)
 		return ret;
 	}
 	/* The core would map what is behind the end of the file, too. */
-	if (!maps_2m(vmf->vma, vmf->address, vmf->pgoff, pages) &&
-	    !hpmmap_pgmap_table(vmf)) {
+	if (!maps_2m(vmf->vma, vmf->address, vmf->pgoff, pages) && !hpmmap_pgmap_table(vmf)) {
 		/* An entry of 2 MB was taken away just now: once more. */
 		hpmmap_fs_block_unlock(block);
 		return VM_FAULT_NOPAGE;

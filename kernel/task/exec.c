@@ -145,8 +145,7 @@ static notrace struct member *member_find_locked(struct pid *tgid)
  */
 static notrace bool is_stranger(struct pid *tgid)
 {
-	return hlist_empty(&members[hash_min((unsigned long)tgid,
-					     HASH_BITS(members))]);
+	return hlist_empty(&members[hash_min((unsigned long)tgid, HASH_BITS(members))]);
 }
 
 /*
@@ -279,8 +278,7 @@ static void member_work(struct callback_head *work)
 
 	m->work_queued = false;
 	member_leave(m);
-	if (!mm || current->flags & PF_EXITING || m->left_out ||
-	    hpmmap_ctx_exists(mm))
+	if (!mm || current->flags & PF_EXITING || m->left_out || hpmmap_ctx_exists(mm))
 		goto out;
 	ctx = hpmmap_ctx_alloc(m->job);
 	if (!ctx) {
@@ -305,7 +303,7 @@ static void member_work(struct callback_head *work)
 		if (ctx->image)
 			hpmmap_image_setup(ctx);
 	} else if (mm->brk == mm->start_brk) {
-		ctx->heap_start = ctx->heap_end = mm->brk;
+		ctx->heap_start = ctx->heap_end = PAGE_ALIGN(mm->brk);
 	}
 	hpmmap_count_held(ctx);
 	WRITE_ONCE(ctx->shown, true);

@@ -1011,7 +1011,6 @@ static void parent_is_as_it_was_beside_a_reader(void)
 	CHECK_OK(munmap(much, MB(32)));
 }
 
-/* All that children held is back in the pools when they are gone. */
 /* Of a few pages, of a slot that is cut, and of whole ones; guards follow the first and the third. */
 #define TAIL	(MB(4) + 2 * PAGE)
 static char *guarded_bytes[5];
@@ -1074,6 +1073,7 @@ static void guards_share_nothing(void)
 	unmap(q, MB(8));
 }
 
+/* All that children held is back in the pools when they are gone. */
 static void children_leave_nothing_behind(void)
 {
 	uint64_t before;

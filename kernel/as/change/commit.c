@@ -153,8 +153,7 @@ static struct vm_area_struct *commit_next(struct hpmmap_ctx *ctx,
 		if (!hpmmap_vma_is_ours(vma) || !hpmmap_vma_is_accessible(vma)) {
 			*addr = stop;
 		} else {
-			given = only_present ? stop :
-				min(stop, hpmmap_vma_given(ctx, vma));
+			given = only_present ? stop : min(stop, hpmmap_vma_given(ctx, vma));
 			if (*addr < given)
 				*addr = hpmmap_store_next(ctx, *addr, given);
 		}
@@ -195,8 +194,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 					  only_present))) {
 			next = commit_run(ctx, vma, addr, end, blocks, addr >= small, &large);
 			if (next == addr && !large) {
-				next = min(vma->vm_end,
-					   (addr & SLOT_MASK) + SLOT_SIZE);
+				next = min(vma->vm_end, (addr & SLOT_MASK) + SLOT_SIZE);
 				collapse = commit_slot(ctx, vma, addr, blocks);
 				collapse_flags = vma->vm_flags;
 				name = hpmmap_file_name(vma->vm_file);
@@ -218,8 +216,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 		done = collapse_slot(ctx, addr & SLOT_MASK, collapse_flags, name, vain);
 		mmap_read_lock(ctx->mm);
 		vma = find_vma_intersection(ctx->mm, addr, addr + 1);
-		if (vma && hpmmap_vma_is_ours(vma) &&
-		    hpmmap_vma_is_accessible(vma)) {
+		if (vma && hpmmap_vma_is_ours(vma) && hpmmap_vma_is_accessible(vma)) {
 			if (done)
 				commit_slot(ctx, vma, addr, NULL);
 			else

@@ -347,7 +347,7 @@ void hpmmap_fork_open(struct vm_area_struct *vma)
 		if (child->mm == vma->vm_mm && old)
 			snapshot(parent, child, old);
 	} else if (compat_copies_tables(vma)) {
-		/* If it is a fork, no hook has seen it. */
+		/* If it is a fork, no hook has seen it, and the core would copy the entries. */
 		hpmmap_gigabyte_unmap(vma->vm_file->f_mapping, (loff_t)vma->vm_pgoff << PAGE_SHIFT,
 				      vma->vm_end - vma->vm_start, 0);
 	}

@@ -168,10 +168,10 @@ void hpmmap_file_mapping_init(struct address_space *mapping,
 {
 	mapping->a_ops = ops;
 	mapping_set_unevictable(mapping);
-	mapping_set_release_always(mapping);
+	compat_release_always(mapping);
 	/*
-	 * Below the zones a policy cares for: NUMA balancing stays away, but where there is no ZONE_DMA (GFP_DMA means
-	 * ZONE_NORMAL then) and nothing but movable memory above ZONE_DMA32.
+	 * Below the zones a policy cares for: NUMA balancing stays away, except where there is no ZONE_DMA (GFP_DMA
+	 * means ZONE_NORMAL then) and only movable memory above ZONE_DMA32.
 	 */
 	mapping_set_gfp_mask(mapping, GFP_KERNEL |
 			     (IS_ENABLED(CONFIG_ZONE_DMA) ? GFP_DMA : GFP_DMA32));

@@ -119,7 +119,8 @@ bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
  * Maps a block, which stays in the slot now, by one entry. @vma: accessible, covers the whole
  * slot and is not locked; mmap_lock held. @pmdp: the slot's entry. @write: as the mapping
  * allows; otherwise read-only, also where the process wants no huge pages. The caller counts
- * it by compat_add_rss(), once for many. Returns false where there is something already.
+ * it by compat_add_rss(), once for many. Returns false where there is something already, and where
+ * the folio has as many references as it can count.
  */
 bool hpmmap_pgmap_insert_2m(struct vm_area_struct *vma, unsigned long addr,
 			    pmd_t *pmdp, struct folio *folio, bool write)
@@ -395,7 +396,7 @@ static unsigned int insert_run(struct vm_fault *vmf, unsigned long addr,
  * Maps @nr pages of a block from @first on in a window, by entries of 4 KB; none without a
  * table for them. @addr: where; in the table of the fault, as is all of it. The block is
  * not exchanged now, and pages of the pools are committed. @write: the entries allow
- * writes. Returns how many entries were made.
+ * writes. Returns how many entries were made: none, too, for a folio with as many references as it can count.
  */
 unsigned int hpmmap_pgmap_insert_pages(struct vm_fault *vmf, unsigned long addr,
 				       struct hpmmap_block *block, unsigned int first,

@@ -241,6 +241,8 @@ static vm_fault_t map_pool(struct view *v)
 		ret = VM_FAULT_OOM;
 	else if (hpmmap_block_is_lost(block))
 		ret = VM_FAULT_HWPOISON;
+	else if (block->folio && folio_ref_count(block->folio) <= 0)
+		ret = VM_FAULT_SIGBUS;
 	else if (map_slot(v, write))
 		map_around(v);
 	else if (!map_pages(v, first, nr, write))

@@ -204,16 +204,15 @@ static long leave(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end
 	return ret;
 }
 
-/* The same at the beginning of a call that is not answered here. Without ctx->ops. */
+/* The same for a call that is not answered here, without ctx->ops; only SIGKILL ends the wait for it. */
 long hpmmap_extent_leave(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
 	long ret;
 
 	if (likely(!touches(ctx, start, end)))
 		return 0;
-	ret = hpmmap_ops_lock(ctx);
-	if (ret)
-		return ret;
+	if (mutex_lock_killable(&ctx->ops))
+		return -ERESTARTNOINTR;
 	ret = leave(ctx, start, end);
 	hpmmap_ops_unlock(ctx);
 	return ret;
@@ -437,7 +436,7 @@ static long remap_claim(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r, st
 	return c->end == c->start + r->new_len ? c->start : r->addr;
 }
 
-/* A call that is not repeated gives this back; what cannot be stays. */
+/* Gives a range back at the end of a call that cannot be restarted. On failure the range stays in use. */
 static void drop(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
 	if (mutex_lock_killable(&ctx->ops))

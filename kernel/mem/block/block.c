@@ -232,8 +232,7 @@ void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block)
 	hpmmap_block_show(block);
 }
 
-void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
-			    unsigned int nr)
+void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first, unsigned int nr)
 {
 	if (find_next_zero_bit(block->stale, first + nr, first) >= first + nr)
 		return;
@@ -287,8 +286,7 @@ out:
  * Fills a page of a block, which is not used yet, with a page of kernel memory. Returns 0, or
  * -EIO if the block has a memory error.
  */
-int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
-		       const void *from)
+int hpmmap_block_write(struct hpmmap_block *block, unsigned int i, const void *from)
 {
 	int cookie = srcu_read_lock(&hpmmap_touch_srcu);
 	bool lost = hpmmap_block_is_lost(block);
@@ -447,7 +445,7 @@ static bool has_more_refs(struct folio *folio, int (*mapcount)(struct folio *))
 	smp_rmb();
 	refs = folio_ref_count(folio);
 	smp_rmb();
-	return refs > 1 + min(before, mapcount(folio));
+	return refs <= 0 || refs > 1 + min(before, mapcount(folio));
 }
 
 /*
