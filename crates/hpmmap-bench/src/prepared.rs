@@ -141,7 +141,7 @@ impl Prepared {
     /// Gets memory from one provider, as much as possible.
     pub fn provide(&mut self, provider: Provider, need: u64) -> Result<Option<PoolAdd>> {
         self.restore();
-        let available = process::available_bytes(&self.root)?.saturating_sub(RESERVE_BYTES);
+        let available = process::unswapped_bytes(&self.root)?.saturating_sub(RESERVE_BYTES);
         let bytes = need.min(available);
         match provider {
             Provider::Linux => Ok(None),
