@@ -15,6 +15,8 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, umask};
 use serde::{Deserialize, Serialize};
 
+use super::switch::Switch;
+
 /// The journals. A restart of the machine empties the directory, and restores settings.
 const DIR: &str = "run/hpmmap/bench";
 /// The most bytes that are read of a journal.
@@ -35,6 +37,15 @@ pub enum Undo {
         bytes: u64,
         /// What was added; `None` until that is known.
         added: Option<u64>,
+    },
+    /// Loads KVM's module with the old state of a switch, or unloads it.
+    Switch {
+        /// The switch.
+        switch: Switch,
+        /// Its state before; `None` if the module was not loaded.
+        old: Option<bool>,
+        /// Its state afterwards.
+        asked: bool,
     },
 }
 
@@ -74,8 +85,10 @@ fn is_between(now: &str, from: &str, to: &str) -> bool {
 impl Undo {
     /// root writes what a journal says: to settings of the kernel only.
     fn is_of_settings(&self) -> bool {
-        let Self::Write(files) = self else {
-            return true;
+        let files = match self {
+            Self::Write(files) => files,
+            Self::PoolRemove { .. } => return true,
+            Self::Switch { switch, .. } => return [Switch::npt(), Switch::ept()].contains(switch),
         };
         files.iter().all(|file| {
             let path = Path::new(&file.path);
@@ -85,7 +98,7 @@ impl Undo {
         })
     }
 
-    /// Do both concern the same file or pool?
+    /// Do both concern the same file, pool or switch?
     pub fn meets(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Write(own), Self::Write(others)) => {
@@ -93,21 +106,25 @@ impl Undo {
                 own.iter().any(is_there)
             }
             (Self::PoolRemove { node, .. }, Self::PoolRemove { node: other, .. }) => node == other,
+            (Self::Switch { switch, .. }, Self::Switch { switch: other, .. }) => switch == other,
             _ => false,
         }
     }
 
-    /// Is it known what the change has led to?
+    /// Is it known what the change has led to? A switch is as it was asked to be.
     fn is_complete(&self) -> bool {
         match self {
+            Self::Switch { .. } => true,
             Self::Write(files) => files.iter().all(|file| file.reached.is_some()),
             Self::PoolRemove { added, .. } => added.is_some(),
         }
     }
 
-    /// Adds it to a list of changes, in the place of the same one whose result was not known.
+    /// Adds it to a list of changes, in the place of the same one whose result was not known. A
+    /// switch has one change, which goes from its first state to its last one.
     pub fn put(self, list: &mut Vec<Self>) {
-        let same = |one: &Self| !one.is_complete() && self.is_complete() && one.meets(&self);
+        let is_open = |one: &Self| !one.is_complete() || matches!(one, Self::Switch { .. });
+        let same = |one: &Self| is_open(one) && self.is_complete() && one.meets(&self);
         match list.iter().rposition(same) {
             Some(place) => list[place] = self,
             None => list.push(self),
@@ -301,6 +318,7 @@ mod tests {
         match &mut undo {
             Undo::Write(files) => files[0].reached = Some(value.into()),
             Undo::PoolRemove { added, .. } => *added = value.parse().ok(),
+            Undo::Switch { .. } => (),
         }
         undo
     }
@@ -370,7 +388,7 @@ mod tests {
     fn a_value_is_explained_by_the_result_or_by_a_part_of_the_change() {
         let explains = |undo: &Undo, now| match undo {
             Undo::Write(files) => files[0].explains(now),
-            Undo::PoolRemove { .. } => unreachable!(),
+            _ => unreachable!(),
         };
         let open = change(4);
         assert!(["4", "6", "9"].iter().all(|now| explains(&open, now)));
@@ -427,6 +445,24 @@ mod tests {
             let undo = write(path, 1);
             refused(&(good.clone() + &line(&undo)), "line 2 is of no setting");
         }
+        let switch = |module: &str, name: &str| Undo::Switch {
+            switch: Switch {
+                module: module.into(),
+                name: name.into(),
+            },
+            old: Some(true),
+            asked: false,
+        };
+        for (module, name) in [
+            ("nvme", "npt"),
+            ("kvm_amd", "ept"),
+            ("kvm_intel", "x=1 ept"),
+        ] {
+            let undo = switch(module, name);
+            refused(&line(&undo), "line 1 is of no setting");
+        }
+        fixture.write(&name, &line(&switch("kvm_intel", "ept")));
+        assert_eq!(journals(&fixture).left().unwrap().len(), 1);
         // As older versions have written them.
         for old in [
             r#"{"Write":["sys/a","1"]}"#,

@@ -20,6 +20,7 @@ use super::machine::{THP, hugetlb, hugetlb_free, thp};
 use super::plan::{Case, GIGABYTE, LARGE_PAGE, Method, Provider};
 use super::program::{content, hpmmap, memory_file};
 use super::result::PoolAdd;
+use super::switch::Switch;
 
 const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
 
@@ -116,7 +117,7 @@ impl Prepared {
             self.is_unrecorded = added.is_err();
             added?;
         }
-        self.undo.push(undo);
+        undo.put(&mut self.undo);
         Ok(())
     }
 
@@ -164,6 +165,24 @@ impl Prepared {
             self.complete(Undo::Write(files));
         }
         Ok(())
+    }
+
+    /// Loads a module with a switch on or off, and remembers whether it was loaded, and how.
+    pub fn switch(&mut self, switch: &Switch, asked: bool) -> Result<()> {
+        self.begin()?;
+        let undo = |old| Undo::Switch {
+            switch: switch.clone(),
+            old,
+            asked,
+        };
+        let now = undo(switch.is_on(&self.root));
+        let first = self.undo.iter().find(|earlier| earlier.meets(&now));
+        let old = match first {
+            Some(Undo::Switch { old, .. }) => *old,
+            _ => switch.is_on(&self.root),
+        };
+        self.remember(undo(old))?;
+        switch.set(&self.root, Some(asked))
     }
 
     /// Reserves so many pages of a size in all, as far as they can be had. Those of each
@@ -293,6 +312,22 @@ impl Prepared {
         Ok(())
     }
 
+    /// A module that is not loaded was unloaded by the change.
+    fn switch_back(
+        &self,
+        switch: &Switch,
+        old: Option<bool>,
+        asked: bool,
+    ) -> std::result::Result<(), NotUndone> {
+        match switch.is_on(&self.root) {
+            Some(now) if old != Some(now) && now != asked => Err(NotUndone::Changed(format!(
+                "{}: it was loaded meanwhile and stays",
+                switch.module
+            ))),
+            _ => Ok(switch.set(&self.root, old)?),
+        }
+    }
+
     /// Removes what was added, at most `bytes` if that is not known. `added` becomes what is left.
     fn remove_pool(
         &self,
@@ -383,6 +418,7 @@ impl Prepared {
                     bytes,
                     added,
                 } => self.remove_pool(*node, *before, *bytes, added),
+                Undo::Switch { switch, old, asked } => self.switch_back(switch, *old, *asked),
             };
             match result {
                 Ok(()) => (),
@@ -582,6 +618,39 @@ mod tests {
         fixture.write(&pages, "20\n");
         assert_eq!(undone(&fixture, open()).len(), 1);
         assert_eq!(fixture.root().read(&pages).unwrap(), "20");
+    }
+
+    #[test]
+    fn paging_that_a_killed_benchmark_changed_comes_back_when_no_machine_uses_it() {
+        let fixture = fixture();
+        let left = "run/hpmmap/bench/1-0";
+        let changed = |old, asked| Undo::Switch {
+            switch: Switch::npt(),
+            old,
+            asked,
+        };
+        let parameter = "sys/module/kvm_amd/parameters/npt";
+        fixture.write(parameter, "N\n");
+        fixture.write("sys/module/kvm_amd/refcnt", "1\n");
+        // Two changes of one benchmark are one.
+        fixture.write(
+            left,
+            &lines(&[changed(Some(true), true), changed(Some(true), false)]),
+        );
+        Prepared::new(&fixture.root()).begin().unwrap();
+        let kept = fixture.root().read(left).unwrap();
+        assert_eq!(kept, lines(&[changed(Some(true), false)]).trim());
+        let said = undone(&fixture, vec![changed(Some(true), false)]);
+        assert!(
+            said[0].starts_with("kvm_amd is in use (refcnt 1): paging"),
+            "{said:?}"
+        );
+        // It is as it was.
+        fixture.write(parameter, "Y\n");
+        assert!(undone(&fixture, vec![changed(Some(true), false)]).is_empty());
+        // It was not loaded before, and others have loaded it.
+        let said = undone(&fixture, vec![changed(None, false)]);
+        assert_eq!(said, ["kvm_amd: it was loaded meanwhile and stays"]);
     }
 
     #[test]
