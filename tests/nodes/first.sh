@@ -60,14 +60,24 @@ has_limit || fail 'a limit is gone'
 
 step 'less than was asked for keeps nobody from booting'
 echo '0 64G' >/etc/hpmmap/pools
-systemctl restart hpmmap-pools && fail '64G were had'
+systemctl restart hpmmap-pools || fail 'the service failed: it can be neither reloaded nor stopped'
 journalctl --no-pager -b -o cat -u hpmmap-pools | grep '/etc/hpmmap/pools:1: 64G is more than NUMA node 0 has' || fail 'the journal does not say why'
+pool_is 0 'a line that is wrong'
+echo '0 512M' >/etc/hpmmap/pools
+systemctl reload hpmmap-pools || fail 'reload after a line that was wrong'
+pool_is 512 'the line is right'
 echo '0 3G' >/etc/hpmmap/pools
-systemctl restart hpmmap-pools && fail '3G were had'
+systemctl reload hpmmap-pools && fail '3G were had'
+systemctl restart hpmmap-pools || fail 'the service failed: it can be neither reloaded nor stopped'
+[ "$(systemctl is-active hpmmap-pools)" = active ] || fail 'hpmmap-pools is not active'
 journalctl --no-pager -b -o cat -u hpmmap-pools | grep '/etc/hpmmap/pools:1: the pool has .* instead of 3G; Linux has .* and keeps 2G' || fail 'the journal does not say why'
 [ "$(cat $POOL)" -gt $((512 * MIB)) ] || fail 'what was possible was not taken'
+hpmmap doctor | grep 'of the 3G of /etc/hpmmap/pools:1' || fail 'doctor does not tell that it is less'
+systemctl stop hpmmap-pools || fail 'the service does not stop'
+pool_is 0 'stopped with less'
+systemctl start hpmmap-pools || fail 'start'
 echo '0 512M' >/etc/hpmmap/pools
-systemctl restart hpmmap-pools || fail 'restart'
+systemctl reload hpmmap-pools || fail 'reload'
 pool_is 512 'back to what is possible'
 
 step 'reserved for the next boot'

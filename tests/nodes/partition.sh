@@ -53,6 +53,11 @@ said=$(as bob hpmmap run --partition quiet -- true) && fail 'bob gets in'
 sleep 25
 [ -z "$(strays)" ] || fail "irqbalance has brought interrupts to the partition: $(strays)"
 
+step 'the service of the pools'
+echo f >/proc/irq/default_smp_affinity
+systemctl reload hpmmap-pools || fail 'pools cannot be set beside a partition'
+[ $((0x$(tr -d , </proc/irq/default_smp_affinity) & 12)) = 0 ] || fail "new interrupts come to the CPUs $(cat /proc/irq/default_smp_affinity)"
+
 step 'a unit is killed'
 systemd-run --quiet --unit work hpmmap run --partition quiet -- sleep 1000 || fail 'no unit'
 in_partition() { grep -q . $slice/hpmmap_quiet-tasks.slice/cgroup.procs; }

@@ -15,36 +15,120 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, umask};
 use serde::{Deserialize, Serialize};
 
+use super::switch::Switch;
+
 /// The journals. A restart of the machine empties the directory, and restores settings.
 const DIR: &str = "run/hpmmap/bench";
 /// The most bytes that are read of a journal.
 const LIMIT: u64 = 1 << 20;
 
-/// How a change is undone. Each can be undone twice.
+/// How a change is undone, unless others have made another one since. Each can be undone twice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Undo {
-    /// The old text of a file.
-    Write(String, String),
+    /// Files that a change concerns, in the order in which they are written.
+    Write(Vec<Setting>),
     /// Removes memory from the pool of a node, but none that it had before.
     PoolRemove {
         /// The node.
         node: u32,
         /// Size of the pool before.
         before: u64,
-        /// The most that was added.
+        /// The most to be added.
         bytes: u64,
+        /// What was added; `None` until that is known.
+        added: Option<u64>,
     },
+    /// Loads KVM's module with the old state of a switch, or unloads it.
+    Switch {
+        /// The switch.
+        switch: Switch,
+        /// Its state before; `None` if the module was not loaded.
+        old: Option<bool>,
+        /// Its state afterwards.
+        asked: bool,
+    },
+}
+
+/// A file of the kernel that a change concerns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Its path below the root.
+    pub path: String,
+    /// Its value before.
+    pub old: String,
+    /// The value to be written; `None` if it follows from that of another file.
+    pub asked: Option<String>,
+    /// The value that the change has led to; `None` until that is known.
+    pub reached: Option<String>,
+}
+
+impl Setting {
+    /// Can the change, or a part of it, have led to this value?
+    pub fn explains(&self, now: &str) -> bool {
+        match (&self.reached, &self.asked) {
+            (Some(reached), _) => now == reached,
+            (None, Some(asked)) => now == asked || is_between(now, &self.old, asked),
+            (None, None) => true,
+        }
+    }
+}
+
+/// Is it a number on the way from one to the other, as a count that the kernel has not reached?
+fn is_between(now: &str, from: &str, to: &str) -> bool {
+    let number = |text: &str| text.parse::<u64>().ok();
+    match (number(now), number(from), number(to)) {
+        (Some(now), Some(from), Some(to)) => (from.min(to)..=from.max(to)).contains(&now),
+        _ => false,
+    }
 }
 
 impl Undo {
     /// root writes what a journal says: to settings of the kernel only.
     fn is_of_settings(&self) -> bool {
-        let Self::Write(path, _) = self else {
-            return true;
+        let files = match self {
+            Self::Write(files) => files,
+            Self::PoolRemove { .. } => return true,
+            Self::Switch { switch, .. } => return [Switch::npt(), Switch::ept()].contains(switch),
         };
-        let path = Path::new(path);
-        let is_plain = |part| matches!(part, Component::Normal(_));
-        path.components().all(is_plain) && (path.starts_with("sys") || path.starts_with("proc/sys"))
+        files.iter().all(|file| {
+            let path = Path::new(&file.path);
+            let is_plain = |part| matches!(part, Component::Normal(_));
+            path.components().all(is_plain)
+                && (path.starts_with("sys") || path.starts_with("proc/sys"))
+        })
+    }
+
+    /// Do both concern the same file, pool or switch?
+    pub fn meets(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Write(own), Self::Write(others)) => {
+                let is_there = |file: &Setting| others.iter().any(|one| one.path == file.path);
+                own.iter().any(is_there)
+            }
+            (Self::PoolRemove { node, .. }, Self::PoolRemove { node: other, .. }) => node == other,
+            (Self::Switch { switch, .. }, Self::Switch { switch: other, .. }) => switch == other,
+            _ => false,
+        }
+    }
+
+    /// Is it known what the change has led to? A switch is as it was asked to be.
+    fn is_complete(&self) -> bool {
+        match self {
+            Self::Switch { .. } => true,
+            Self::Write(files) => files.iter().all(|file| file.reached.is_some()),
+            Self::PoolRemove { added, .. } => added.is_some(),
+        }
+    }
+
+    /// Adds it to a list of changes, in the place of the same one whose result was not known. A
+    /// switch has one change, which goes from its first state to its last one.
+    pub fn put(self, list: &mut Vec<Self>) {
+        let is_open = |one: &Self| !one.is_complete() || matches!(one, Self::Switch { .. });
+        let same = |one: &Self| is_open(one) && self.is_complete() && one.meets(&self);
+        match list.iter().rposition(same) {
+            Some(place) => list[place] = self,
+            None => list.push(self),
+        }
     }
 }
 
@@ -161,16 +245,19 @@ fn parse(bytes: &[u8]) -> std::result::Result<Vec<Undo>, String> {
     let Some(whole) = bytes.iter().rposition(|&byte| byte == b'\n') else {
         return Ok(Vec::new());
     };
-    let lines = bytes[..whole].split(|&byte| byte == b'\n');
-    let undo = |(n, line): (usize, &[u8])| match serde_json::from_slice::<Undo>(line) {
-        Ok(undo) if undo.is_of_settings() => Ok(undo),
-        Ok(_) => Err(format!("line {} is of no setting of the kernel", n + 1)),
-        Err(error) => Err(format!("line {} cannot be read ({error})", n + 1)),
-    };
-    lines.enumerate().map(undo).collect()
+    let mut list = Vec::new();
+    for (n, line) in (1..).zip(bytes[..whole].split(|&byte| byte == b'\n')) {
+        match serde_json::from_slice::<Undo>(line) {
+            Ok(undo) if undo.is_of_settings() => undo.put(&mut list),
+            Ok(_) => return Err(format!("line {n} is of no setting of the kernel")),
+            Err(error) => return Err(format!("line {n} cannot be read ({error})")),
+        }
+    }
+    Ok(list)
 }
 
-/// The changes of one benchmark: a line of JSON each, written before the change is made.
+/// The changes of one benchmark: a line of JSON each, written before the change is made, and one
+/// with its result after it.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
@@ -178,7 +265,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Records a change that is made next.
+    /// Records a change that is made next, or its result.
     pub fn add(&mut self, undo: &Undo) -> Result<()> {
         let mut write = || {
             let mut line = serde_json::to_vec(undo)?;
@@ -213,7 +300,27 @@ mod tests {
     }
 
     fn change(n: u32) -> Undo {
-        Undo::Write("sys/a".into(), n.to_string())
+        write("sys/a", n)
+    }
+
+    fn write(path: &str, n: u32) -> Undo {
+        Undo::Write(vec![Setting {
+            path: path.into(),
+            old: n.to_string(),
+            asked: Some("9".into()),
+            reached: None,
+        }])
+    }
+
+    /// The same with its result.
+    fn complete(undo: &Undo, value: &str) -> Undo {
+        let mut undo = undo.clone();
+        match &mut undo {
+            Undo::Write(files) => files[0].reached = Some(value.into()),
+            Undo::PoolRemove { added, .. } => *added = value.parse().ok(),
+            Undo::Switch { .. } => (),
+        }
+        undo
     }
 
     fn line(undo: &Undo) -> String {
@@ -236,6 +343,7 @@ mod tests {
             node: 1,
             before: 2,
             bytes: 3,
+            added: None,
         };
         let changes = [change(1), pool];
         let mut own = journals(&fixture).begin().unwrap();
@@ -248,6 +356,45 @@ mod tests {
         assert!(journals.left().unwrap().is_empty());
         fixture.write(&format!("{DIR}/1-1"), "");
         assert!(journals.left().unwrap()[0].1.is_empty());
+    }
+
+    #[test]
+    fn a_result_belongs_to_the_last_change_without_one() {
+        let pool = |node, added| Undo::PoolRemove {
+            node,
+            before: 2,
+            bytes: 3,
+            added,
+        };
+        let lines = [
+            change(1),
+            pool(0, None),
+            complete(&change(1), "7"),
+            pool(1, None),
+            pool(0, Some(3)),
+            change(7),
+        ];
+        let text: String = lines.iter().map(line).collect();
+        let expected = [
+            complete(&change(1), "7"),
+            pool(0, Some(3)),
+            pool(1, None),
+            change(7),
+        ];
+        assert_eq!(parse(text.as_bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_value_is_explained_by_the_result_or_by_a_part_of_the_change() {
+        let explains = |undo: &Undo, now| match undo {
+            Undo::Write(files) => files[0].explains(now),
+            _ => unreachable!(),
+        };
+        let open = change(4);
+        assert!(["4", "6", "9"].iter().all(|now| explains(&open, now)));
+        assert!(["3", "10", "x"].iter().all(|now| !explains(&open, now)));
+        let done = complete(&open, "7");
+        assert!(explains(&done, "7") && !explains(&done, "9"));
     }
 
     #[test]
@@ -295,10 +442,35 @@ mod tests {
             "proc/1/mem",
             "",
         ] {
-            let undo = Undo::Write(path.into(), String::new());
+            let undo = write(path, 1);
             refused(&(good.clone() + &line(&undo)), "line 2 is of no setting");
         }
-        let undo = Undo::Write("proc/sys/kernel/a".into(), "0".into());
+        let switch = |module: &str, name: &str| Undo::Switch {
+            switch: Switch {
+                module: module.into(),
+                name: name.into(),
+            },
+            old: Some(true),
+            asked: false,
+        };
+        for (module, name) in [
+            ("nvme", "npt"),
+            ("kvm_amd", "ept"),
+            ("kvm_intel", "x=1 ept"),
+        ] {
+            let undo = switch(module, name);
+            refused(&line(&undo), "line 1 is of no setting");
+        }
+        fixture.write(&name, &line(&switch("kvm_intel", "ept")));
+        assert_eq!(journals(&fixture).left().unwrap().len(), 1);
+        // As older versions have written them.
+        for old in [
+            r#"{"Write":["sys/a","1"]}"#,
+            r#"{"PoolRemove":{"node":0,"before":1}}"#,
+        ] {
+            refused(&format!("{old}\n"), "set back what it says, and remove it");
+        }
+        let undo = write("proc/sys/kernel/a", 0);
         fixture.write(&name, &line(&undo));
         assert_eq!(journals(&fixture).left().unwrap()[0].1, [undo]);
     }

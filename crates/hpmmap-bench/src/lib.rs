@@ -16,6 +16,7 @@ mod prepared;
 mod program;
 mod report;
 mod result;
+mod switch;
 pub mod verbs;
 mod vm;
 mod worker;

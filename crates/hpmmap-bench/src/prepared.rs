@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::signals::{Means, Watched};
-use hpmmap_base::size::Size;
+use hpmmap_base::size::{Size, short};
 use hpmmap_host::{Root, node, pool, process};
 use hpmmap_sys::child::{Setup, Signal};
 use hpmmap_sys::clock::ticks;
 use serde::Deserialize;
 
-use super::journal::{Journal, Journals, Undo};
+use super::journal::{Journal, Journals, Setting, Undo};
 use super::machine::{THP, hugetlb, hugetlb_free, thp};
 use super::plan::{Case, GIGABYTE, LARGE_PAGE, Method, Provider};
 use super::program::{content, hpmmap, memory_file};
 use super::result::PoolAdd;
+use super::switch::Switch;
 
 const MEMORY_BLOCK: &str = "sys/devices/system/memory/block_size_bytes";
 
@@ -32,7 +33,23 @@ const LEAVE: &str = "256M";
 /// Time that the last pages of an ended job may take to become free.
 const REMOVE: Duration = Duration::from_secs(20);
 
-/// Changed settings of the machine, which are restored at the end.
+/// Why a change is not undone.
+#[derive(Debug, PartialEq, Eq)]
+enum NotUndone {
+    /// Others have made another change since, which stays.
+    Changed(String),
+    /// It failed, and is tried again.
+    Failed(String),
+}
+
+impl From<Error> for NotUndone {
+    fn from(error: Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Changed settings of the machine, which are restored at the end, unless others have changed
+/// them since.
 pub struct Prepared {
     root: Root,
     /// Locked from the first change on.
@@ -100,26 +117,72 @@ impl Prepared {
             self.is_unrecorded = added.is_err();
             added?;
         }
-        self.undo.push(undo);
+        undo.put(&mut self.undo);
         Ok(())
+    }
+
+    /// Records the result of a change. Without it the record of the change tells what was to be.
+    fn complete(&mut self, undo: Undo) {
+        if let Some(journal) = &mut self.journal {
+            let _ = journal.add(&undo);
+        }
+        undo.put(&mut self.undo);
+    }
+
+    /// A file before a change.
+    fn setting(&self, path: &str, asked: Option<&str>) -> Option<Setting> {
+        Some(Setting {
+            path: path.into(),
+            old: value(&self.root, path)?,
+            asked: asked.map(str::to_string),
+            reached: None,
+        })
     }
 
     /// Changes a setting and remembers the old value.
     pub fn write(&mut self, path: &str, text: &str) -> Result<()> {
+        self.write_with(path, text, Vec::new())
+    }
+
+    /// The same; the values of `others` follow from it. They are set back after it.
+    fn write_with(&mut self, path: &str, text: &str, others: Vec<String>) -> Result<()> {
         self.begin()?;
-        let old = match path {
-            THP => thp(&self.root),
-            _ => self.root.read(path).ok(),
-        };
+        let mut files: Vec<Setting> = self.setting(path, Some(text)).into_iter().collect();
+        files.extend(others.iter().filter_map(|other| self.setting(other, None)));
         let known = self.undo.len();
-        if let Some(old) = old {
-            self.remember(Undo::Write(path.to_string(), old))?;
+        if !files.is_empty() {
+            self.remember(Undo::Write(files.clone()))?;
         }
         let path_there = self.root.join(path);
         fs::write(&path_there, text).map_err(|error| {
             self.undo.truncate(known);
             Error::Failed(format!("cannot write to {}: {error}", path_there.display()))
-        })
+        })?;
+        for file in &mut files {
+            file.reached = value(&self.root, &file.path);
+        }
+        if !files.is_empty() {
+            self.complete(Undo::Write(files));
+        }
+        Ok(())
+    }
+
+    /// Loads a module with a switch on or off, and remembers whether it was loaded, and how.
+    pub fn switch(&mut self, switch: &Switch, asked: bool) -> Result<()> {
+        self.begin()?;
+        let undo = |old| Undo::Switch {
+            switch: switch.clone(),
+            old,
+            asked,
+        };
+        let now = undo(switch.is_on(&self.root));
+        let first = self.undo.iter().find(|earlier| earlier.meets(&now));
+        let old = match first {
+            Some(Undo::Switch { old, .. }) => *old,
+            _ => switch.is_on(&self.root),
+        };
+        self.remember(undo(old))?;
+        switch.set(&self.root, Some(asked))
     }
 
     /// Reserves so many pages of a size in all, as far as they can be had. Those of each
@@ -128,20 +191,20 @@ impl Prepared {
         self.begin()?;
         let dir = hugetlb(page);
         let size = dir.rsplit('/').next().unwrap_or_default();
-        // Taken back last to first: the total, then where they were.
-        for node in node::with_memory(&self.root).unwrap_or_default() {
-            let path = format!("sys/devices/system/node/node{node}/hugepages/{size}/nr_hugepages");
-            if let Ok(old) = self.root.read(&path) {
-                self.remember(Undo::Write(path, old))?;
-            }
-        }
-        self.write(&format!("{dir}/nr_hugepages"), &pages.to_string())
+        let nodes = node::with_memory(&self.root).unwrap_or_default();
+        let of_node =
+            |node| format!("sys/devices/system/node/node{node}/hugepages/{size}/nr_hugepages");
+        self.write_with(
+            &format!("{dir}/nr_hugepages"),
+            &pages.to_string(),
+            nodes.into_iter().map(of_node).collect(),
+        )
     }
 
     /// Gets memory from one provider, as much as possible.
     pub fn provide(&mut self, provider: Provider, need: u64) -> Result<Option<PoolAdd>> {
         self.restore();
-        let available = process::available_bytes(&self.root)?.saturating_sub(RESERVE_BYTES);
+        let available = process::unswapped_bytes(&self.root)?.saturating_sub(RESERVE_BYTES);
         let bytes = need.min(available);
         match provider {
             Provider::Linux => Ok(None),
@@ -203,28 +266,93 @@ impl Prepared {
                 "--leave",
                 LEAVE,
             ];
-            self.remember(Undo::PoolRemove {
+            let before = pool_bytes(&self.root, node)?;
+            let undo = |added| Undo::PoolRemove {
                 node,
-                before: pool_bytes(&self.root, node)?,
+                before,
                 bytes: wanted,
-            })?;
-            added.bytes += added_bytes(&self.pool(&args, false)?)?;
+                added,
+            };
+            self.remember(undo(None))?;
+            let bytes = added_bytes(&self.pool(&args, false)?)?;
+            self.complete(undo(Some(bytes)));
+            added.bytes += bytes;
             added.cost += ticks() - start;
         }
         Ok(Some(added))
     }
 
-    fn remove_pool(&self, node: u32, before: u64, bytes: u64) -> Result<()> {
+    /// Writes the old values, if all files are as the change has left them.
+    fn write_back(&self, files: &[Setting]) -> std::result::Result<(), NotUndone> {
+        let now: Vec<_> = files
+            .iter()
+            .map(|file| value(&self.root, &file.path))
+            .collect();
+        let is_old = |(file, now): (&Setting, &Option<String>)| now.as_ref() == Some(&file.old);
+        if files.iter().zip(&now).all(is_old) {
+            return Ok(());
+        }
+        for (file, now) in files.iter().zip(&now) {
+            // One that cannot be read fails below. One that was written before is the old.
+            if let Some(now) = now
+                && *now != file.old
+                && !file.explains(now)
+            {
+                return Err(NotUndone::Changed(format!(
+                    "/{}: it was changed meanwhile and stays '{now}'; before the benchmark it was \
+                     '{}'",
+                    file.path, file.old
+                )));
+            }
+        }
+        for Setting { path, old, .. } in files {
+            fs::write(self.root.join(path), old)
+                .map_err(|error| NotUndone::Failed(format!("cannot write to /{path}: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// A module that is not loaded was unloaded by the change.
+    fn switch_back(
+        &self,
+        switch: &Switch,
+        old: Option<bool>,
+        asked: bool,
+    ) -> std::result::Result<(), NotUndone> {
+        match switch.is_on(&self.root) {
+            Some(now) if old != Some(now) && now != asked => Err(NotUndone::Changed(format!(
+                "{}: it was loaded meanwhile and stays",
+                switch.module
+            ))),
+            _ => Ok(switch.set(&self.root, old)?),
+        }
+    }
+
+    /// Removes what was added, at most `bytes` if that is not known. `added` becomes what is left.
+    fn remove_pool(
+        &self,
+        node: u32,
+        before: u64,
+        bytes: u64,
+        added: &mut Option<u64>,
+    ) -> std::result::Result<(), NotUndone> {
         let node_name = node.to_string();
         shrink(
             || Ok(pool_bytes(&self.root, node)?.saturating_sub(before)),
             bytes,
+            added,
             |more| {
                 let size = Size(more).to_string();
                 let args = ["remove", "--node", &node_name, "--size", &size];
                 self.pool(&args, true).map(drop)
             },
         )
+        .map_err(|why| match why {
+            NotUndone::Changed(why) => {
+                NotUndone::Changed(format!("pool of NUMA node {node}: {why}"))
+            }
+            failed => failed,
+        })
     }
 
     /// Runs a verb of pools and returns its output. Signals that end this process end it, too;
@@ -271,24 +399,39 @@ impl Prepared {
     /// again the next time, and not said again.
     pub fn set_back(&mut self) -> Vec<String> {
         let mut failed = Vec::new();
-        let mut left = Vec::new();
-        while let Some(undo) = self.undo.pop() {
-            let result = match &undo {
-                Undo::Write(path, text) => fs::write(self.root.join(path), text)
-                    .map_err(|error| format!("cannot write to /{path}: {error}")),
+        let mut left: Vec<Undo> = Vec::new();
+        let mut changed: Vec<Undo> = Vec::new();
+        while let Some(mut undo) = self.undo.pop() {
+            // An earlier change of the same waits for the later one, or goes with it.
+            if left.iter().any(|later| later.meets(&undo)) {
+                left.push(undo);
+                continue;
+            }
+            if changed.iter().any(|later| later.meets(&undo)) {
+                continue;
+            }
+            let result = match &mut undo {
+                Undo::Write(files) => self.write_back(files),
                 Undo::PoolRemove {
                     node,
                     before,
                     bytes,
-                } => self
-                    .remove_pool(*node, *before, *bytes)
-                    .map_err(|error| error.to_string()),
+                    added,
+                } => self.remove_pool(*node, *before, *bytes, added),
+                Undo::Switch { switch, old, asked } => self.switch_back(switch, *old, *asked),
             };
-            if let Err(why) = result {
-                if self.undo.len() >= self.said {
+            match result {
+                Ok(()) => (),
+                Err(NotUndone::Changed(why)) => {
                     failed.push(why);
+                    changed.push(undo);
                 }
-                left.push(undo);
+                Err(NotUndone::Failed(why)) => {
+                    if self.undo.len() >= self.said {
+                        failed.push(why);
+                    }
+                    left.push(undo);
+                }
             }
         }
         left.reverse();
@@ -335,22 +478,50 @@ fn pool_bytes(root: &Root, node: u32) -> Result<u64> {
     Ok(own.map_or(0, |pool| pool.total_bytes))
 }
 
-/// Removes what a pool has more than before, `bytes` at most. `remove` may fail after a part.
+/// The value of a file; of a choice between words that in brackets.
+fn value(root: &Root, path: &str) -> Option<String> {
+    let text = root.read(path).ok()?;
+    let chosen = text
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'));
+    Some(chosen.map_or(text.as_str(), |(word, _)| word).to_string())
+}
+
+/// Removes what was added to a pool, which has `more` than before. If that is not known it is what
+/// the pool has more, `bytes` at most. Memory of a pool that others have changed stays: it cannot be
+/// told whose it is. `remove` may fail after a part; `added` becomes what is left.
 fn shrink(
     more: impl Fn() -> Result<u64>,
     bytes: u64,
+    added: &mut Option<u64>,
     remove: impl Fn(u64) -> Result<()>,
-) -> Result<()> {
+) -> std::result::Result<(), NotUndone> {
     let deadline = Instant::now() + REMOVE;
-    // Others may add memory, too.
-    let others = more()?.saturating_sub(bytes);
+    let mut least = added.unwrap_or(0);
     loop {
-        match more()?.saturating_sub(others).min(bytes) {
-            0 => return Ok(()),
-            rest => match remove(rest) {
-                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(500)),
-                result => return result,
-            },
+        let now = more()?;
+        let most = added.unwrap_or(bytes);
+        if now == 0 || most == 0 {
+            return Ok(());
+        }
+        if now < least || now > most {
+            return Err(NotUndone::Changed(format!(
+                "it was changed meanwhile and keeps {} more than before the benchmark, which added \
+                 up to {}",
+                short(now),
+                short(most)
+            )));
+        }
+        *added = Some(now);
+        // An attempt that fails may have removed a part.
+        least = 0;
+        match remove(now) {
+            Ok(()) => return Ok(()),
+            Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(500)),
+            Err(error) => {
+                *added = more().ok().filter(|rest| *rest <= now).or(*added);
+                return Err(error.into());
+            }
         }
     }
 }
@@ -371,9 +542,116 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use super::*;
+    use hpmmap_host::fixture::Fixture;
+
     use crate::machine::HUGETLB;
     use crate::machine::tests::{case, fixture};
     use crate::plan::Pattern;
+
+    /// A setting that is as a benchmark has left it.
+    fn setting(path: &str, old: &str, reached: &str) -> Setting {
+        Setting {
+            path: path.into(),
+            old: old.into(),
+            asked: Some(reached.into()),
+            reached: Some(reached.into()),
+        }
+    }
+
+    /// A journal.
+    fn lines(list: &[Undo]) -> String {
+        let line = |undo| serde_json::to_string(undo).unwrap() + "\n";
+        list.iter().map(line).collect()
+    }
+
+    /// Undoes changes that a benchmark has made.
+    fn undone(fixture: &Fixture, list: Vec<Undo>) -> Vec<String> {
+        let mut prepared = Prepared::new(&fixture.root());
+        prepared.undo = list;
+        prepared.set_back()
+    }
+
+    #[test]
+    fn what_others_have_changed_since_stays_and_is_said() {
+        let fixture = fixture();
+        let pages = format!("{HUGETLB}/nr_hugepages");
+        fixture.write(THP, "[always] madvise never\n");
+        fixture.write(&pages, "4\n");
+        let read = |path: &str| value(&fixture.root(), path).unwrap();
+        let mut prepared = Prepared::new(&fixture.root());
+        prepared.set_thp("madvise").unwrap();
+        // Written by the benchmark twice: the older change goes with the newer one, without a word.
+        prepared.write(THP, "never").unwrap();
+        prepared.write(&pages, "9").unwrap();
+        fixture.write(THP, "always [defer] madvise never\n");
+        let said = prepared.set_back();
+        assert_eq!(
+            said,
+            [format!(
+                "/{THP}: it was changed meanwhile and stays 'defer'; before the benchmark it was \
+                 'madvise'"
+            )]
+        );
+        assert_eq!((read(THP), read(&pages)), ("defer".into(), "4".into()));
+        assert!(prepared.set_back().is_empty());
+        assert!(
+            fixture
+                .root()
+                .entries("run/hpmmap/bench")
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_benchmark_that_was_killed_in_a_change_has_made_a_part_of_it() {
+        let fixture = fixture();
+        let pages = format!("{HUGETLB}/nr_hugepages");
+        let open = || {
+            let mut open = setting(&pages, "4", "9");
+            open.reached = None;
+            vec![Undo::Write(vec![open])]
+        };
+        fixture.write(&pages, "7\n");
+        assert!(undone(&fixture, open()).is_empty());
+        assert_eq!(fixture.root().read(&pages).unwrap(), "4");
+        fixture.write(&pages, "20\n");
+        assert_eq!(undone(&fixture, open()).len(), 1);
+        assert_eq!(fixture.root().read(&pages).unwrap(), "20");
+    }
+
+    #[test]
+    fn paging_that_a_killed_benchmark_changed_comes_back_when_no_machine_uses_it() {
+        let fixture = fixture();
+        let left = "run/hpmmap/bench/1-0";
+        let changed = |old, asked| Undo::Switch {
+            switch: Switch::npt(),
+            old,
+            asked,
+        };
+        let parameter = "sys/module/kvm_amd/parameters/npt";
+        fixture.write(parameter, "N\n");
+        fixture.write("sys/module/kvm_amd/refcnt", "1\n");
+        // Two changes of one benchmark are one.
+        fixture.write(
+            left,
+            &lines(&[changed(Some(true), true), changed(Some(true), false)]),
+        );
+        Prepared::new(&fixture.root()).begin().unwrap();
+        let kept = fixture.root().read(left).unwrap();
+        assert_eq!(kept, lines(&[changed(Some(true), false)]).trim());
+        let said = undone(&fixture, vec![changed(Some(true), false)]);
+        assert!(
+            said[0].starts_with("kvm_amd is in use (refcnt 1): paging"),
+            "{said:?}"
+        );
+        // It is as it was.
+        fixture.write(parameter, "Y\n");
+        assert!(undone(&fixture, vec![changed(Some(true), false)]).is_empty());
+        // It was not loaded before, and others have loaded it.
+        let said = undone(&fixture, vec![changed(None, false)]);
+        assert_eq!(said, ["kvm_amd: it was loaded meanwhile and stays"]);
+    }
 
     #[test]
     fn settings_come_back() {
@@ -401,15 +679,15 @@ mod tests {
         fixture.write(THP, "[never]\n");
         fixture.module();
         fixture.node_pool(0, 5 << 30, 1 << 30, 0, 0);
-        let undo = Undo::Write(THP.into(), "always [madvise] never".into());
+        let undo = Undo::Write(vec![setting(THP, "madvise", "never")]);
         // The pool is not larger than it was: nothing is removed.
         let pool = Undo::PoolRemove {
             node: 0,
             before: 5 << 30,
             bytes: 1 << 30,
+            added: None,
         };
-        let line = |undo| serde_json::to_string(undo).unwrap() + "\n";
-        fixture.write(left, &(line(&undo) + &line(&pool)));
+        fixture.write(left, &lines(&[undo, pool]));
         let mut prepared = Prepared::new(&fixture.root());
         prepared.set_thp("always").unwrap();
         assert!(!fixture.root().join(left).exists());
@@ -457,9 +735,9 @@ mod tests {
         // What was undone is none of its business: others may have changed it since.
         fixture.write(SHMEM, "advise");
         // The next benchmark can do it.
-        for path in [THP, &pages] {
+        for (path, reached) in [(THP, "always\n"), (&pages, "8\n")] {
             fs::remove_dir_all(root.join(path)).unwrap();
-            fixture.write(path, "x\n");
+            fixture.write(path, reached);
         }
         let mut next = Prepared::new(&root);
         next.begin().unwrap();
@@ -503,27 +781,75 @@ mod tests {
                 }
             }
         };
-        shrink(|| Ok(more.get()), 7, remove).unwrap();
+        let of = |added: Option<u64>, remove: &dyn Fn(u64) -> Result<()>| {
+            let mut added = added;
+            shrink(|| Ok(more.get()), 9, &mut added, remove)
+        };
+        of(Some(7), &remove).unwrap();
         assert_eq!((asked.take(), more.get()), (vec![7, 3], 0));
         // All was removed, and the attempt failed nevertheless.
         more.set(7);
-        let remove = |_| {
+        let killed = |_| {
             more.set(0);
             Err(Error::Failed("it was killed".into()))
         };
-        shrink(|| Ok(more.get()), 7, remove).unwrap();
-        // Others have added 5.
-        more.set(12);
-        let remove = |bytes| {
-            asked.borrow_mut().push(bytes);
-            more.set(more.get() - bytes.min(4));
-            match bytes {
-                7 => Err(Error::Failed("a part is in use".into())),
-                _ => Ok(()),
-            }
+        of(Some(7), &killed).unwrap();
+        // It is not known how much of 9 was added.
+        more.set(7);
+        of(None, &remove).unwrap();
+        assert_eq!((asked.take(), more.get()), (vec![7, 3], 0));
+        of(Some(0), &remove).unwrap();
+    }
+
+    #[test]
+    fn a_pool_that_others_have_changed_keeps_what_it_has() {
+        let more = Cell::new(0);
+        let changed = |has, added: Option<u64>| {
+            let mut added = added;
+            more.set(has);
+            let never = |_| panic!("it was removed");
+            let why = shrink(|| Ok(more.get()), 9, &mut added, never).unwrap_err();
+            assert!(matches!(why, NotUndone::Changed(_)), "{why:?}");
         };
-        shrink(|| Ok(more.get()), 7, remove).unwrap();
-        assert_eq!((asked.take(), more.get()), (vec![7, 3], 5));
+        // They have added to it, or removed a part.
+        changed(8, Some(7));
+        changed(6, Some(7));
+        changed(10, None);
+        // While the benchmark removes its own.
+        more.set(7);
+        let remove = |bytes| {
+            assert_eq!(bytes, 7);
+            more.set(12);
+            Err(Error::Failed("a part is in use".into()))
+        };
+        let why = shrink(|| Ok(more.get()), 9, &mut Some(7), remove).unwrap_err();
+        let NotUndone::Changed(why) = why else {
+            panic!("{why:?}");
+        };
+        assert_eq!(
+            why,
+            "it was changed meanwhile and keeps 12 more than before the benchmark, which added up \
+             to 7"
+        );
+    }
+
+    #[test]
+    fn an_earlier_addition_to_a_pool_waits_for_a_later_one() {
+        let fixture = fixture();
+        fixture.module();
+        fixture.node_pool(0, 9, 0, 0, 0);
+        let pool = |before, added| Undo::PoolRemove {
+            node: 0,
+            before,
+            bytes: added,
+            added: Some(added),
+        };
+        // 11 are to be in the pool: others have removed some, and neither addition is tried.
+        let said = undone(&fixture, vec![pool(2, 3), pool(5, 6)]);
+        assert!(
+            said.len() == 1 && said[0].starts_with("pool of NUMA node 0: it was"),
+            "{said:?}"
+        );
     }
 
     #[test]
@@ -546,20 +872,38 @@ mod tests {
             format!("sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages")
         };
         let all = format!("{HUGETLB}/nr_hugepages");
-        fixture.write(&all, "5\n");
-        fixture.write(&of_node(0), "5\n");
-        fixture.write(&of_node(1), "0\n");
         let read = |path: &str| fixture.root().read(path).unwrap();
-        {
-            let mut prepared = Prepared::new(&fixture.root());
-            prepared.reserve_hugepages(LARGE_PAGE, 64).unwrap();
-            // As Linux divides them.
-            fixture.write(&of_node(0), "32\n");
-            fixture.write(&of_node(1), "32\n");
-            assert_eq!(read(&all), "64");
-        }
-        let now = [read(&all), read(&of_node(0)), read(&of_node(1))];
-        assert_eq!(now, ["5", "5", "0"]);
+        let now = || [read(&all), read(&of_node(0)), read(&of_node(1))];
+        let set = |values: [&str; 3]| {
+            fixture.write(&all, values[0]);
+            fixture.write(&of_node(0), values[1]);
+            fixture.write(&of_node(1), values[2]);
+        };
+        set(["5\n", "5\n", "0\n"]);
+        let mut prepared = Prepared::new(&fixture.root());
+        prepared.reserve_hugepages(LARGE_PAGE, 64).unwrap();
+        assert_eq!(read(&all), "64");
+        assert!(prepared.set_back().is_empty());
+        assert_eq!(now(), ["5", "5", "0"]);
+        // As Linux divides them.
+        let file = |path: &str, old, reached| Setting {
+            asked: None,
+            ..setting(path, old, reached)
+        };
+        let change = || {
+            vec![Undo::Write(vec![
+                setting(&all, "5", "64"),
+                file(&of_node(0), "5", "32"),
+                file(&of_node(1), "0", "32"),
+            ])]
+        };
+        set(["64\n", "32\n", "32\n"]);
+        assert!(undone(&fixture, change()).is_empty());
+        assert_eq!(now(), ["5", "5", "0"]);
+        // Others have changed those of one node.
+        set(["64\n", "20\n", "44\n"]);
+        assert_eq!(undone(&fixture, change()).len(), 1);
+        assert_eq!(now(), ["64", "20", "44"]);
     }
 
     #[test]

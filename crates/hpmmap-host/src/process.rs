@@ -48,10 +48,20 @@ pub(crate) fn kib(value: &str) -> Option<u64> {
 /// Memory that Linux could give up without killing a process: available memory plus free swap.
 pub fn available_bytes(root: &Root) -> Result<u64> {
     root.parse("proc/meminfo", "MemAvailable and SwapFree in kB", |text| {
-        let field =
-            |name: &str| -> Option<u64> { kib(text.lines().find_map(|l| l.strip_prefix(name))?) };
-        Some(field("MemAvailable:")? + field("SwapFree:")?)
+        Some(field(text, "MemAvailable:")? + field(text, "SwapFree:")?)
     })
+}
+
+/// Memory that Linux could give up without swapping that of other processes.
+pub fn unswapped_bytes(root: &Root) -> Result<u64> {
+    root.parse("proc/meminfo", "MemAvailable in kB", |text| {
+        field(text, "MemAvailable:")
+    })
+}
+
+/// Bytes of a line of meminfo.
+fn field(text: &str, name: &str) -> Option<u64> {
+    kib(text.lines().find_map(|line| line.strip_prefix(name))?)
 }
 
 #[cfg(test)]
@@ -62,15 +72,17 @@ mod tests {
     use crate::fixture::Fixture;
 
     #[test]
-    fn available_memory_counts_free_swap() {
+    fn available_memory_counts_free_swap_if_swapping_is_fine() {
         let fixture = Fixture::new();
         fixture.write(
             "proc/meminfo",
             "MemTotal:  9 kB\nMemAvailable:    5 kB\nSwapTotal: 3 kB\nSwapFree:   2 kB\n",
         );
         assert_eq!(available_bytes(&fixture.root()).unwrap(), 7 * 1024);
+        assert_eq!(unswapped_bytes(&fixture.root()).unwrap(), 5 * 1024);
         fixture.write("proc/meminfo", "MemTotal:  9 kB\n");
         assert!(available_bytes(&fixture.root()).is_err());
+        assert!(unswapped_bytes(&fixture.root()).is_err());
     }
 
     #[test]

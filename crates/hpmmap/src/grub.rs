@@ -52,20 +52,21 @@ impl DropIn {
         })
     }
 
-    /// Removes the file and calls `update`; returns whether there was one.
+    /// Removes the file and calls `update`, which may be due from a call that failed or was killed
+    /// between the two, also if there is no file; returns whether there was one.
     pub fn remove(
         &self,
         root: &Root,
         hint: &str,
         update: impl FnOnce(&str) -> Result<()>,
     ) -> Result<bool> {
-        match fs::remove_file(root.join(self.0)) {
-            Ok(()) => (),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        let was_there = match fs::remove_file(root.join(self.0)) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
             Err(error) => return Err(Error::Failed(format!("{self}: {error}"))),
-        }
+        };
         update(hint)?;
-        Ok(true)
+        Ok(was_there)
     }
 }
 

@@ -95,9 +95,9 @@ fn cgroup_room(root: &Root) -> Option<u64> {
         .min()
 }
 
-/// Memory that the caller may take from Linux now.
+/// Memory that the caller may take from Linux now, while all others stay in memory.
 pub fn free_bytes(root: &Root) -> Result<u64> {
-    let available = process::available_bytes(root)?;
+    let available = process::unswapped_bytes(root)?;
     Ok(cgroup_room(root).map_or(available, |room| room.min(available)))
 }
 
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn limits_of_cgroups_above_count() {
         let fixture = Fixture::new();
-        fixture.write("proc/meminfo", "MemAvailable: 8388608 kB\nSwapFree: 0 kB\n");
+        fixture.write("proc/meminfo", "MemAvailable: 8388608 kB\nSwapFree: 9 kB\n");
         assert_eq!(free_bytes(&fixture.root()).unwrap(), 8 << 30);
         fixture.write("proc/self/mounts", "cgroup2 /cg cgroup2 rw 0 0\n");
         fixture.write("proc/self/cgroup", "0::/job/step\n");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -109,22 +109,36 @@ pub fn perform(args: &BenchNodeArgs) -> Result<ExitCode> {
     // Nothing is left to be restored.
     sigpipe::restore();
     let text = report::text(&record);
-    save_json(&dir, "node.json", &record)?;
-    safe_files::write(&dir.join("node.txt"), text.clone() + "\n")?;
-    plot::write(&record, &dir.join("node"))?;
+    // The other place has the results if one of the two fails.
+    let saved = save(&dir, &record, &text);
     match args.output.json {
         true => print_json(&record)?,
-        false => print(&format!(
-            "{text}\n\nThe file to send: {}",
-            dir.join("node.json").display()
-        ))?,
+        false => print(&with_file(text, &dir, &saved))?,
     }
+    saved?;
     let is_good = record.failed.is_empty() && not_set_back.is_empty() && !record.interrupted;
     Ok(if is_good {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn save(dir: &Path, record: &Record, text: &str) -> Result<()> {
+    save_json(dir, "node.json", record)?;
+    safe_files::write(&dir.join("node.txt"), format!("{text}\n"))?;
+    plot::write(record, &dir.join("node")).map(drop)
+}
+
+/// The report, and the file to send if there is one.
+fn with_file(text: String, dir: &Path, saved: &Result<()>) -> String {
+    match saved {
+        Ok(()) => format!(
+            "{text}\n\nThe file to send: {}",
+            dir.join("node.json").display()
+        ),
+        Err(_) => text,
+    }
 }
 
 fn default_dir() -> PathBuf {
@@ -618,6 +632,18 @@ mod tests {
         });
         assert!(made.unwrap_err().to_string().contains("No space left"));
         assert_eq!(fixture.root().read(machine::THP).unwrap(), "[never]");
+    }
+
+    #[test]
+    fn a_report_that_could_not_be_saved_is_printed_without_a_file_to_send() {
+        let dir = Path::new("/out");
+        let text = |saved| with_file("it is fast".into(), dir, &saved);
+        assert_eq!(
+            text(Ok(())),
+            "it is fast\n\nThe file to send: /out/node.json"
+        );
+        let full = Error::Failed("No space left on device".into());
+        assert_eq!(text(Err(full)), "it is fast");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `hpmmap bench vm`
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::machine;
 use crate::plan::{Method, PAGE_METHODS};
 use crate::prepared::Prepared;
 use crate::vm::kvm::{Entries, Exits, Kvm, between};
-use crate::vm::machine::{Figures, Image, Mounted, Worker, write_initramfs};
+use crate::vm::machine::{Figures, Image, Worker, write_initramfs};
 use crate::vm::plan::{Pages, Paging, Parameters, Work, Workload};
 use crate::vm::report;
 use crate::vm::result::{LeftOut, Measured, Native, Record, SCHEMA, disagreement, recommendation};
@@ -41,7 +42,11 @@ pub fn perform(args: &BenchVmArgs) -> Result<ExitCode> {
     let files = tempfile::tempdir()?;
     let image = image(args, &root, files.path())?;
     write_initramfs(&image.initramfs, &worker)?;
-    let kvm = Kvm::new(&root)?;
+    fs::create_dir(&image.pools)?;
+    let mut kvm = Kvm::new(&root)?;
+    if args.session.prepare {
+        kvm.begin()?;
+    }
     let run = Run {
         session,
         parameters,
@@ -103,6 +108,7 @@ fn image(args: &BenchVmArgs, root: &Root, files: &Path) -> Result<Image> {
         qemu: args.qemu.clone(),
         kernel,
         initramfs: files.join("initramfs"),
+        pools: files.join("pools"),
         timeout: Duration::from_secs(args.timeout),
     })
 }
@@ -140,7 +146,7 @@ impl Run<'_> {
         let provenance = self.session.provenance("vm", SCHEMA, "tsc cycles", &[]);
         let all = self.parameters.pagings.len() * self.parameters.methods.len() + 1;
         let mut progress = Progress::new(all, self.session.args.output.verbose);
-        let mut prepared = Prepared::new(self.session.root);
+        let mut prepared = self.kvm.beside();
         progress.next("native");
         self.natively(&mut prepared)?;
         let (pagings, methods) = (
@@ -220,17 +226,9 @@ impl Run<'_> {
         }
         let name = format!("{} paging, {} memory", paging.name(), method.name());
         let failed = |error: Error| Error::Failed(format!("{name}: {error}"));
-        let pools = match method {
-            Method::Hpmmap => Some(Mounted::new("2M")?),
-            Method::Hpmmap1g => Some(Mounted::new("1G")?),
-            _ => None,
-        };
         let counters = self.kvm.counters()?;
         let tables = counters.table_bytes();
-        let mut worker = self
-            .image
-            .start(method, size, pools.as_ref())
-            .map_err(failed)?;
+        let mut worker = self.image.start(method, size).map_err(failed)?;
         let pid = worker.pid();
         for work in self.parameters.works() {
             let mut seen: Vec<Seen> = Vec::new();

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_host::Root;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Paging;
+use crate::prepared::Prepared;
+use crate::switch::Switch;
 
 const INSTANCE: &str = "sys/kernel/tracing/instances/hpmmap-bench-vm";
 const STATISTICS: &str = "sys/kernel/debug/kvm";
@@ -40,18 +41,11 @@ impl Vendor {
         }
     }
 
-    fn module(self) -> &'static str {
-        match self {
-            Self::Amd => "kvm_amd",
-            Self::Intel => "kvm_intel",
-        }
-    }
-
     /// Its parameter for nested paging.
-    fn parameter(self) -> &'static str {
+    fn switch(self) -> Switch {
         match self {
-            Self::Amd => "npt",
-            Self::Intel => "ept",
+            Self::Amd => Switch::npt(),
+            Self::Intel => Switch::ept(),
         }
     }
 
@@ -110,99 +104,76 @@ pub fn between(before: &Exits, after: &Exits) -> Exits {
 pub struct Kvm {
     root: Root,
     vendor: Vendor,
-    /// The paging when the benchmark began; `None` if the module was not loaded.
-    before: Option<Paging>,
-    changed: bool,
+    switch: Switch,
+    changes: Prepared,
 }
 
 impl Kvm {
     /// Fails if the host cannot run virtual machines.
     pub fn new(root: &Root) -> Result<Self> {
         let vendor = Vendor::of(root)?;
-        let mut kvm = Self {
+        Ok(Self {
             root: root.clone(),
             vendor,
-            before: None,
-            changed: false,
-        };
-        kvm.before = kvm.paging();
-        Ok(kvm)
+            switch: vendor.switch(),
+            changes: Prepared::new(root),
+        })
+    }
+
+    /// Restores what a killed benchmark changed, before anything is measured. Fails while another
+    /// process may make changes.
+    pub fn begin(&mut self) -> Result<()> {
+        self.changes.begin()
+    }
+
+    /// Other changes of this benchmark.
+    pub fn beside(&self) -> Prepared {
+        self.changes.beside()
     }
 
     /// The paging of virtual machines; `None` if the module is not loaded.
     pub fn paging(&self) -> Option<Paging> {
-        let (module, parameter) = (self.vendor.module(), self.vendor.parameter());
-        let path = format!("sys/module/{module}/parameters/{parameter}");
-        match self.root.read(path).ok()?.trim() {
-            "Y" | "1" => Some(Paging::Nested),
-            _ => Some(Paging::Shadow),
-        }
+        let is_nested = self.switch.is_on(&self.root)?;
+        Some(match is_nested {
+            true => Paging::Nested,
+            false => Paging::Shadow,
+        })
     }
 
     /// The reason why the paging cannot be this one, or cannot become it.
     pub fn obstacle(&self, want: Paging, may_reload: bool) -> Option<String> {
-        let module = self.vendor.module();
+        let module = &self.switch.module;
         match self.paging() {
-            Some(now) if now == want => return None,
-            Some(now) if !may_reload => {
-                return Some(format!(
-                    "{module} was loaded with {}, that is {} paging: --prepare loads it anew",
-                    self.option(now),
-                    now.name()
-                ));
-            }
-            None if !may_reload => {
-                return Some(format!("{module} is not loaded: --prepare loads it"));
-            }
-            None => return None,
-            Some(_) => (),
-        }
-        let count = self.root.read(format!("sys/module/{module}/refcnt"));
-        match count.as_deref().map(str::trim) {
-            Ok("0") => None,
-            Ok(count) => Some(format!(
-                "{module} is in use (refcnt {count}): paging cannot change while virtual machines run (end \
-                 them: 'fuser -v /dev/kvm' names their processes)"
+            Some(now) if now == want => None,
+            Some(now) if !may_reload => Some(format!(
+                "{module} was loaded with {}, that is {} paging: --prepare loads it anew",
+                self.option(now),
+                now.name()
             )),
-            Err(_) => Some(format!(
-                "{module} is part of the kernel: boot with {module}.{}",
-                self.option(want)
-            )),
+            None if !may_reload => Some(format!("{module} is not loaded: --prepare loads it")),
+            None => None,
+            Some(_) => self.switch.obstacle(&self.root, want == Paging::Nested),
         }
     }
 
     fn option(&self, paging: Paging) -> String {
-        let on = u8::from(paging == Paging::Nested);
-        format!("{}={on}", self.vendor.parameter())
+        self.switch.option(paging == Paging::Nested)
     }
 
-    /// Loads the module with this paging. It is never unloaded under a virtual machine: the kernel
-    /// refuses to.
+    /// Loads the module with this paging. It is never unloaded under a virtual machine.
     pub fn set(&mut self, want: Paging) -> Result<()> {
         if self.paging() == Some(want) {
             return Ok(());
         }
-        self.changed = true;
-        if self.paging().is_some() {
-            modprobe(&["-r", self.vendor.module()])?;
-        }
-        modprobe(&[self.vendor.module(), &self.option(want)])?;
+        self.changes.switch(&self.switch, want == Paging::Nested)?;
         match self.paging() {
             Some(now) if now == want => Ok(()),
             now => Err(Error::Failed(format!(
                 "{} {}: paging is {} (this CPU may have no other)",
-                self.vendor.module(),
+                self.switch.module,
                 self.option(want),
                 now.map_or("none", Paging::name)
             ))),
-        }
-    }
-
-    fn set_back(&mut self) -> Result<()> {
-        match self.before {
-            Some(before) => self.set(before),
-            None if self.paging().is_some() => modprobe(&["-r", self.vendor.module()]),
-            None => Ok(()),
         }
     }
 
@@ -210,29 +181,6 @@ impl Kvm {
     pub fn counters(&self) -> Result<Counters> {
         Counters::new(&self.root, self.vendor)
     }
-}
-
-impl Drop for Kvm {
-    fn drop(&mut self) {
-        if self.changed
-            && let Err(error) = self.set_back()
-        {
-            hpmmap_base::output::warn(&format!("not set back: {error}"));
-        }
-    }
-}
-
-fn modprobe(args: &[&str]) -> Result<()> {
-    let failed = |why: &str| Error::Failed(format!("'modprobe {}' failed: {why}", args.join(" ")));
-    let output = Command::new("modprobe")
-        .args(args)
-        .output()
-        .map_err(|error| failed(&error.to_string()))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(failed(said.lines().last().unwrap_or("it said nothing")))
 }
 
 /// Entries of the tables that a virtual machine's CPU uses, by size.

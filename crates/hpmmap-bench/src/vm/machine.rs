@@ -25,41 +25,16 @@ const APPEND: &str = "console=ttyS0 loglevel=1 panic=-1 nokaslr nowatchdog mitig
     no_timer_check tsc=reliable random.trust_cpu=on cryptomgr.notests pci=off \
     initcall_blacklist=i8042_init";
 
-/// A file system of the pools, unmounted when it is dropped.
-pub struct Mounted {
-    dir: tempfile::TempDir,
+/// Mounts a file system of the pools for one machine, in a mount namespace that ends with it, however
+/// it ends: $1 is the size of entries, $2 the directory, the rest the command.
+const WITH_POOLS: &str = r#"
+said=$(mount -t hpmmap -o "mode=700,pagesize=$1" hpmmap-bench-vm "$2" 2>&1) || {
+	echo "'mount -t hpmmap' failed:" $said "('hpmmap doctor' tells what is missing)" >&2
+	exit 1
 }
-
-impl Mounted {
-    /// Mounts one whose files are mapped by entries of this size: "2M" or "1G".
-    pub fn new(page_size: &str) -> Result<Self> {
-        let dir = tempfile::tempdir()?;
-        let output = Command::new("mount")
-            .args(["-t", "hpmmap", "-o"])
-            .arg(format!("mode=700,pagesize={page_size}"))
-            .arg("hpmmap-bench-vm")
-            .arg(dir.path())
-            .output()?;
-        if output.status.success() {
-            return Ok(Self { dir });
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(Error::Failed(format!(
-            "'mount -t hpmmap' failed: {} ('hpmmap doctor' tells what is missing)",
-            said.trim()
-        )))
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // Lazily: the last pages of a QEMU that was killed may still be in use.
-        let _ = Command::new("umount")
-            .arg("-l")
-            .arg(self.dir.path())
-            .status();
-    }
-}
+shift 2
+exec "$@"
+"#;
 
 /// All that machines have in common.
 pub struct Image {
@@ -69,6 +44,8 @@ pub struct Image {
     pub kernel: PathBuf,
     /// The initramfs.
     pub initramfs: PathBuf,
+    /// An empty directory, where a machine has the pools.
+    pub pools: PathBuf,
     /// Time for the boot and for each workload.
     pub timeout: Duration,
 }
@@ -115,18 +92,32 @@ fn member(name: &str, mode: u32, content: &[u8]) -> Vec<u8> {
 
 impl Image {
     /// QEMU's command for a machine with RAM of this size that comes by this method.
-    fn command(&self, method: Method, size: u64, pools: Option<&Mounted>) -> Command {
-        let backend = match (method, pools) {
+    fn command(&self, method: Method, size: u64) -> Command {
+        let page_size = match method {
+            Method::Hpmmap => Some("2M"),
+            Method::Hpmmap1g => Some("1G"),
+            _ => None,
+        };
+        let backend = match (method, page_size) {
             (Method::Hugetlb, _) => format!(
                 "memory-backend-memfd,id=ram,size={size},prealloc=on,hugetlb=on,hugetlbsize=2M"
             ),
-            (_, Some(mounted)) => format!(
+            (_, Some(_)) => format!(
                 "memory-backend-file,id=ram,size={size},prealloc=on,share=on,mem-path={}",
-                mounted.dir.path().display()
+                self.pools.display()
             ),
             _ => format!("memory-backend-ram,id=ram,size={size},prealloc=on"),
         };
-        let mut command = Command::new(&self.qemu);
+        let mut command = match page_size {
+            None => Command::new(&self.qemu),
+            Some(page_size) => {
+                let mut command = Command::new("unshare");
+                command
+                    .args(["--mount", "sh", "-c", WITH_POOLS, "sh", page_size])
+                    .args([&self.pools, &self.qemu]);
+                command
+            }
+        };
         command
             .args(["-nodefaults", "-no-user-config", "-no-reboot"])
             .args(["-display", "none", "-serial", "stdio"])
@@ -143,8 +134,8 @@ impl Image {
     }
 
     /// Starts a machine, and waits until its worker is ready.
-    pub fn start(&self, method: Method, size: u64, pools: Option<&Mounted>) -> Result<Worker> {
-        let mut command = self.command(method, size, pools);
+    pub fn start(&self, method: Method, size: u64) -> Result<Worker> {
+        let mut command = self.command(method, size);
         let setup = Setup {
             dies_with_parent: Some(Signal::SIGKILL),
             no_thp: method == Method::Small,
@@ -299,16 +290,13 @@ mod tests {
             qemu: "/q".into(),
             kernel: "/k".into(),
             initramfs: "/i".into(),
+            pools: "/p".into(),
             timeout: Duration::from_secs(5),
         }
     }
 
     fn words(method: Method) -> String {
-        let mounted = Mounted {
-            dir: tempfile::tempdir().unwrap(),
-        };
-        let pools = (method == Method::Hpmmap).then_some(&mounted);
-        let command = image().command(method, 256 << 20, pools);
+        let command = image().command(method, 256 << 20);
         std::iter::once(command.get_program())
             .chain(command.get_args())
             .map(|word| word.to_string_lossy().into_owned())
@@ -322,7 +310,30 @@ mod tests {
         assert!(small.starts_with("/q -nodefaults "), "{small}");
         assert!(small.contains("-object memory-backend-ram,id=ram,size=268435456,"));
         assert!(words(Method::Hugetlb).contains("hugetlb=on,hugetlbsize=2M"));
-        assert!(words(Method::Hpmmap).contains("share=on,mem-path=/"));
+        assert!(words(Method::Hpmmap).contains("share=on,mem-path=/p "));
+        let pools = words(Method::Hpmmap1g);
+        assert!(pools.starts_with("unshare --mount sh -c "), "{pools}");
+        assert!(pools.contains(" sh 1G /p /q -nodefaults "), "{pools}");
+    }
+
+    #[test]
+    fn a_machine_has_the_mount_and_a_mount_that_fails_is_said_in_one_line() {
+        let run = |mount: &str| {
+            let script = format!("mount() {{ {mount}; }}\n{WITH_POOLS}");
+            let words = ["-c", &script, "sh", "2M", "/p", "echo", "a b"];
+            let output = Command::new("sh").args(words).output().unwrap();
+            let text = |bytes| String::from_utf8(bytes).unwrap();
+            (text(output.stdout), text(output.stderr))
+        };
+        let right = r#"[ "$*" = "-t hpmmap -o mode=700,pagesize=2M hpmmap-bench-vm /p" ]"#;
+        assert_eq!(run(right), ("a b\n".into(), String::new()));
+        let (machine, said) = run("echo 'mount: unknown type'; echo 'see dmesg'; return 32");
+        assert_eq!(machine, "");
+        assert_eq!(
+            said,
+            "'mount -t hpmmap' failed: mount: unknown type see dmesg ('hpmmap doctor' tells what is \
+             missing)\n"
+        );
     }
 
     #[test]

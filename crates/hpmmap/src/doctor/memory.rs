@@ -2,9 +2,11 @@
 
 use hpmmap_base::size::short;
 use hpmmap_host::memory::{self, Zone};
-use hpmmap_host::{Root, node, pool, process};
+use hpmmap_host::pool::{self, NodePool};
+use hpmmap_host::{Root, node, process};
 
 use super::Check;
+use crate::pool::config::Pools;
 use crate::promise;
 
 /// Memory blocks of a node that could be taken.
@@ -115,17 +117,46 @@ pub fn pools(root: &Root) -> Check {
         })
         .collect();
     let broken = promise::broken(root);
+    let small = smaller_than_asked(root, &nodes);
     if !broken.is_empty() {
         Check::warn(
             id,
             broken.join("; "),
             "add memory (hpmmap pool add), or promise less (hpmmap pool limit --list)",
         )
+    } else if !small.is_empty() {
+        Check::warn(
+            id,
+            small.join("; "),
+            "see why: journalctl -b -u hpmmap-pools; then: systemctl reload hpmmap-pools",
+        )
     } else if filled.is_empty() {
         Check::warn(id, "empty", "add memory: hpmmap pool add --size SIZE")
     } else {
         Check::ok(id, filled.join("; "))
     }
+}
+
+/// The pools that have less than the file of pools asks for.
+fn smaller_than_asked(root: &Root, nodes: &[NodePool]) -> Vec<String> {
+    // Without the file nothing is asked for.
+    let text = root.read("etc/hpmmap/pools").unwrap_or_default();
+    let lines = Pools::parse(&text).lines.into_iter();
+    lines
+        .filter_map(|line| {
+            let own = nodes.iter().find(|pool| pool.node == line.node);
+            let has = own.map_or(0, |pool| pool.total_bytes);
+            (has < line.size.0).then(|| {
+                format!(
+                    "node {} has {} of the {} of /etc/hpmmap/pools:{}",
+                    line.node,
+                    short(has),
+                    line.size,
+                    line.number
+                )
+            })
+        })
+        .collect()
 }
 
 /// The default limit of a user; `None` without pools.

@@ -602,6 +602,16 @@ mod tests {
     }
 
     #[test]
+    fn pools_that_are_smaller_than_the_file_says_are_a_warning() {
+        let fixture = able();
+        fixture.write("etc/hpmmap/pools", "# sizes\n0 4G\n");
+        assert_check(&fixture, "pools", Verdict::Ok, "node 0: 3G of 4G free");
+        fixture.write("etc/hpmmap/pools", "# sizes\n0 5G\n1 1G\n");
+        let less = "node 0 has 4G of the 5G of /etc/hpmmap/pools:2; node 1 has 0 of the 1G";
+        assert_check(&fixture, "pools", Verdict::Warn, less);
+    }
+
+    #[test]
     fn limits_that_do_not_hold_are_a_warning() {
         let fixture = able();
         let with = |lines: &[&str]| Facts {

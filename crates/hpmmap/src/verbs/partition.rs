@@ -343,7 +343,7 @@ fn reserve(args: &PartitionReserveArgs) -> Result<()> {
                     yourself";
         return print(&match DROP_IN.remove(&root, hint, grub::update)? {
             true => format!("{DROP_IN} is gone: the next boot has none of its options"),
-            false => format!("there is no {DROP_IN}: nothing to undo"),
+            false => format!("there is no {DROP_IN}: the next boot has no options by it"),
         });
     };
     let cpus = parse(list)?;
