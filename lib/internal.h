@@ -13,6 +13,9 @@
 /* hpmmap_attach() at an address, or anywhere if at is NULL. EEXIST: the address is not free. */
 void *attach_at(int64_t id, size_t offset, size_t bytes, unsigned int flags, void *at);
 
+/* Can this process read the byte? Where a window shows nothing, a load gives SIGBUS. */
+bool is_readable(const void *address);
+
 /* A peer: declared here so that hpmmap_remote_ptr() is one call. */
 struct hpmmap_peer {
 	struct {

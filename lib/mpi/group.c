@@ -64,6 +64,8 @@ static size_t min_bytes[NR_SCOPES][NR_KINDS] = {
 struct hello {
 	struct hpmmap_space space;
 	uint64_t control;
+	/* A variable, which is ordinary memory: kernels may refuse windows onto that. */
+	uint64_t variable;
 	int32_t ok;
 	int32_t pad;
 };
@@ -169,7 +171,8 @@ static bool attach_all(struct group *group, const struct hello *hellos)
 		if (!group->peer[i])
 			return false;
 		group->control[i] = peer_ptr(group->peer[i], (void *)(uintptr_t)hellos[i].control);
-		if (!group->control[i])
+		if (!is_readable(group->control[i]) ||
+		    !is_readable(peer_ptr(group->peer[i], (void *)(uintptr_t)hellos[i].variable)))
 			return false;
 	}
 	return true;
@@ -192,6 +195,7 @@ static struct group *local_make(MPI_Comm local)
 	if (group && group->own) {
 		memset(group->own, 0, sizeof(*group->own));
 		hello.control = (uintptr_t)group->own;
+		hello.variable = (uintptr_t)&own_space;
 		pthread_mutex_lock(&setup_lock);
 		hello.ok = hpmmap_space_publish(&own_space) == 0 &&
 			   hpmmap_space_has(&own_space, group->own, sizeof(*group->own));

@@ -322,19 +322,6 @@ static struct access *mine(void)
 	return &self.shared->access[self.me];
 }
 
-static bool is_readable(const void *address)
-{
-	int ends[2];
-	bool is;
-
-	if (pipe(ends) != 0)
-		return false;
-	is = write(ends[1], address, 1) == 1;
-	close(ends[0]);
-	close(ends[1]);
-	return is;
-}
-
 /* Attaches what a PE has published. Kernels may refuse windows onto ordinary memory: try it. */
 static uintptr_t attach(int64_t id, uintptr_t bytes)
 {
