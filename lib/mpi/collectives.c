@@ -29,18 +29,6 @@ static int error_if(bool cannot)
 	return cannot ? MPI_ERR_OTHER : MPI_SUCCESS;
 }
 
-PUBLIC int MPI_Comm_free(MPI_Comm *comm)
-{
-	group_drop(*comm);
-	return PMPI_Comm_free(comm);
-}
-
-PUBLIC int MPI_Comm_disconnect(MPI_Comm *comm)
-{
-	group_drop(*comm);
-	return PMPI_Comm_disconnect(comm);
-}
-
 PUBLIC int MPI_Barrier(MPI_Comm comm)
 {
 	struct group *group = group_for(BARRIER, comm, 0);

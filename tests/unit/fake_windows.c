@@ -34,6 +34,7 @@
 #define CLASSES		32
 /* The program and libhpmmap_mpi. Their variables are behind the arena in the file. */
 #define OBJECTS		2
+#define WINDOWS		256
 #define VARIABLES_BYTES	(ARENA_BYTES / OBJECTS)
 
 /* At the head of the arena, which is the head of the file. */
@@ -236,6 +237,30 @@ static __attribute__((destructor)) void must_be_used(void)
 		die("no window was made");
 }
 
+/* What is attached, until it is detached. */
+static struct {
+	uint64_t vaddr;
+	size_t size;
+} windows[WINDOWS];
+static pthread_mutex_t windows_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Changes the entry of one address; 0 is a free entry. */
+static size_t change(uint64_t from, uint64_t to, size_t size)
+{
+	size_t had, i = 0;
+
+	pthread_mutex_lock(&windows_lock);
+	while (i < WINDOWS && windows[i].vaddr != from)
+		i++;
+	if (i == WINDOWS)
+		die("no such window");
+	had = windows[i].size;
+	windows[i].vaddr = to;
+	windows[i].size = size;
+	pthread_mutex_unlock(&windows_lock);
+	return had;
+}
+
 /* Shows what of another process's memory lies in the window. */
 static void show(int fd, const struct xpmem_cmd_attach *window, uintptr_t start, size_t bytes, off_t at)
 {
@@ -259,6 +284,7 @@ static int attach(struct xpmem_cmd_attach *window)
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED)
 		return -1;
 	is_used = 1;
+	change(0, window->vaddr, window->size);
 	show(fd, window, theirs.start, ARENA_BYTES, 0);
 	for (size_t i = 0; i < OBJECTS && !getenv("FAKE_POOLS_ONLY"); i++)
 		show(fd, window, theirs.variables[i].start, theirs.variables[i].bytes, (off_t)(ARENA_BYTES + i * VARIABLES_BYTES));
@@ -299,8 +325,9 @@ int ioctl(int fd, unsigned long command, ...)
 		return 0;
 	case XPMEM_CMD_ATTACH:
 		return attach(arg);
-	case XPMEM_CMD_RELEASE:
 	case XPMEM_CMD_DETACH:
+		return munmap(*(void **)arg, change(*(uint64_t *)arg, 0, 0));
+	case XPMEM_CMD_RELEASE:
 		return 0;
 	}
 	if (!next)

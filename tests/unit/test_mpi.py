@@ -68,6 +68,24 @@ def test_results_are_those_of_the_library(mpi, ranks, on_each):
     assert (status, out) == (0, f"{ranks} ranks, 0 failures\n"), err
 
 
+@pytest.mark.parametrize(
+    ("case", "ranks", "on_each"),
+    [
+        # Rank 1 frees a communicator when rank 0 has, which is not to wait.
+        ("order", 3, 3),
+        ("order", 4, 2),
+        # Not by the function of C; and with a callback that uses the communicator.
+        ("by-pmpi", 3, 3),
+        ("callback", 3, 2),
+        ("disconnect", 3, 3),
+        ("many", 2, 2),
+    ],
+)
+def test_communicators(mpi, case, ranks, on_each):
+    status, out, err = said(mpi, ranks, on_each, "mpi_groups", case)
+    assert (status, out) == (0, "0 failures\n"), err
+
+
 def test_windows_onto_pool_memory_alone_are_not_used(mpi):
     status, out, err = said(mpi, 2, 2, "mpi_groups", "pools", FAKE_POOLS_ONLY=1)
     assert (status, out) == (0, "0 failures\n"), err
