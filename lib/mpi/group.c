@@ -502,7 +502,7 @@ static bool all_have_room(MPI_Comm comm)
 static struct group *group_make(MPI_Comm comm)
 {
 	struct group *group = NULL;
-	MPI_Errhandler handler;
+	MPI_Errhandler handler, now;
 	int inter, size;
 
 	PMPI_Comm_test_inter(comm, &inter);
@@ -515,7 +515,11 @@ static struct group *group_make(MPI_Comm comm)
 	PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
 	if (all_have_room(comm))
 		group = group_try(comm, size);
-	PMPI_Comm_set_errhandler(comm, handler);
+	/* Another thread may have set one in the meantime. */
+	PMPI_Comm_get_errhandler(comm, &now);
+	if (now == MPI_ERRORS_RETURN)
+		PMPI_Comm_set_errhandler(comm, handler);
+	PMPI_Errhandler_free(&now);
 	PMPI_Errhandler_free(&handler);
 	if (!group)
 		return &none;

@@ -7,10 +7,12 @@
  */
 #include <dlfcn.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ELEMENTS	2048
 #define MOST		258
@@ -161,6 +163,44 @@ static void callback(void)
 	check(live <= 3, "groups that are left", live);
 }
 
+static int called;
+
+static void on_error(MPI_Comm *comm, int *err, ...)
+{
+	(void)comm;
+	(void)err;
+	called++;
+}
+
+static void *first_sum(void *comm)
+{
+	sum(*(MPI_Comm *)comm);
+	return NULL;
+}
+
+/* A thread sets an error handler while another one is in the communicator's first call. */
+static void handler(void)
+{
+	MPI_Errhandler mine;
+	pthread_t thread;
+	MPI_Comm comm;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+	if (rank != 0) {
+		sleep(2);
+		sum(comm);
+		return;
+	}
+	pthread_create(&thread, NULL, first_sum, &comm);
+	sleep(1);
+	MPI_Comm_create_errhandler(on_error, &mine);
+	MPI_Comm_set_errhandler(comm, mine);
+	pthread_join(thread, NULL);
+	called = 0;
+	MPI_Send(from, 1, MPI_INT, 99, 0, comm);
+	check(called == 1, "calls of the error handler", called);
+}
+
 /* Terabytes of addresses in which windows are. */
 static int attached(void)
 {
@@ -203,9 +243,9 @@ static void disconnect(void)
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
-	int total;
+	int level, total;
 
-	MPI_Init(&argc, &argv);
+	MPI_Init_thread(&argc, &argv, strcmp(name, "handler") ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, &level);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	if (!strcmp(name, "pools"))
 		pools();
@@ -217,6 +257,8 @@ int main(int argc, char **argv)
 		by_pmpi();
 	else if (!strcmp(name, "callback"))
 		callback();
+	else if (!strcmp(name, "handler"))
+		handler();
 	else if (!strcmp(name, "disconnect"))
 		disconnect();
 	else

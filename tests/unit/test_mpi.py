@@ -79,6 +79,7 @@ def test_results_are_those_of_the_library(mpi, ranks, on_each):
         ("callback", 3, 2),
         ("disconnect", 3, 3),
         ("many", 2, 2),
+        ("handler", 2, 2),
     ],
 )
 def test_communicators(mpi, case, ranks, on_each):
