@@ -201,6 +201,29 @@ static void handler(void)
 	check(called == 1, "calls of the error handler", called);
 }
 
+/* Between groups the root sends nothing, the other ranks of its group neither send nor receive: their types are none. */
+static void inter(void)
+{
+	MPI_Datatype no = (MPI_Datatype)0;
+	MPI_Comm half, both;
+	int side = rank >= 2, me;
+
+	MPI_Comm_split(MPI_COMM_WORLD, side, 0, &half);
+	MPI_Comm_rank(half, &me);
+	MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, side ? 0 : 2, 0, &both);
+	from[3] = 3 + rank;
+	if (side) {
+		MPI_Gather(from, ELEMENTS / 4, MPI_INT, NULL, 0, no, 0, both);
+	} else {
+		int root = me == 0 ? MPI_ROOT : MPI_PROC_NULL;
+
+		MPI_Gather(NULL, 0, no, me == 0 ? to : NULL, ELEMENTS / 4, me == 0 ? MPI_INT : no, root, both);
+		check(me != 0 || to[3] == 5, "what is gathered", to[3]);
+	}
+	MPI_Comm_free(&both);
+	MPI_Comm_free(&half);
+}
+
 /* Terabytes of addresses in which windows are. */
 static int attached(void)
 {
@@ -259,6 +282,8 @@ int main(int argc, char **argv)
 		callback();
 	else if (!strcmp(name, "handler"))
 		handler();
+	else if (!strcmp(name, "inter"))
+		inter();
 	else if (!strcmp(name, "disconnect"))
 		disconnect();
 	else

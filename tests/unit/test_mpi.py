@@ -80,6 +80,7 @@ def test_results_are_those_of_the_library(mpi, ranks, on_each):
         ("disconnect", 3, 3),
         ("many", 2, 2),
         ("handler", 2, 2),
+        ("inter", 3, 2),
     ],
 )
 def test_communicators(mpi, case, ranks, on_each):
