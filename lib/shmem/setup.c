@@ -488,12 +488,14 @@ static void who_am_i(struct identity *who)
 		if (named.size > MOST_PES || named.rank >= named.size)
 			die("shmem_init", "PE %d of %d: at most %d PEs", named.rank, named.size, MOST_PES);
 		/* A table apart from that of hpmmap_job_join(). */
-		if (snprintf(who->name, sizeof(who->name), "shmem.%.*s", IDENTITY_NAME - 8, named.name) < 0)
-			die("shmem_init", "no name");
+		strcat(strcpy(who->name, "shmem."), named.name);
 		who->rank = named.rank;
 		who->size = named.size;
 		return;
 	}
+	if (identity_is_launched())
+		die("shmem_init",
+		    "a launcher has started this PE, but says neither its job nor how many PEs are on this host: PMIX_NAMESPACE and OMPI_COMM_WORLD_LOCAL_SIZE, or MPI_LOCALRANKID and MPI_LOCALNRANKS, are not set; for one PE unset OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID and PMI_SIZE");
 	snprintf(who->name, sizeof(who->name), "shmem.alone.%d", (int)getpid());
 	who->rank = 0;
 	who->size = 1;

@@ -117,6 +117,35 @@ def test_slurm_starts_it():
     assert [pe.communicate(timeout=120)[0] for pe in pes] == ["2 PEs, 0 failures\n", ""]
 
 
+def test_mpich_starts_it_behind_a_shell():
+    mpirun = shutil.which("mpirun.mpich")
+    if not mpirun:
+        pytest.skip("mpirun.mpich is not installed")
+    shell = ["sh", "-c", '"$0"; exit $?', PROGRAMS / "sync"]
+    ran = subprocess.run([mpirun, "-n", "3", *shell], env=clean_env(), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "3 PEs, 0 failures\n"), ran.stderr
+
+
+def test_jobs_with_long_names_are_apart():
+    name = f"{new_job()}/{'x' * 220}"
+    jobs = [start(2, PROGRAMS / "ends", "finalize", job=f"{name}{job}") for job in "ab"]
+    assert ["".join(pe[1] for pe in finish(job)) for job in jobs] == ["1\n2\n"] * 2
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"OMPI_COMM_WORLD_LOCAL_RANK": 0, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_LOCAL_SIZE": 2},
+        {"OMPI_COMM_WORLD_LOCAL_RANK": 0, "PMIX_NAMESPACE": "test"},
+        {"PMI_SIZE": 2, "PMI_RANK": 0},
+    ],
+)
+def test_a_job_without_a_name_or_size_is_refused(env):
+    ran = subprocess.run([PROGRAMS / "sync"], env=clean_env(**env), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("shmem_init: a launcher has started this PE, but says neither its job nor how many PEs ")
+
+
 def test_alone_it_is_one_pe():
     ran = subprocess.run([PROGRAMS / "rma"], env=clean_env(), capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "1 PEs, 0 failures\n", "")
@@ -322,15 +351,19 @@ def test_what_another_openshmem_declares_is_here():
     assert not missing, sorted(missing)
 
 
-def compile_and_run(tmp_path, text, *flags, suffix=".c"):
-    source = tmp_path / f"program{suffix}"
+def compiled(tmp_path, text, *flags, suffix=".c", name="program"):
+    source = tmp_path / f"{name}{suffix}"
     source.write_text(text)
     compiler = "g++" if suffix == ".cc" else "gcc"
     library = ["-I", HEADERS, "-L", LIBRARY.parent, "-lhpmmap_shmem", f"-Wl,-rpath,{LIBRARY.parent}"]
     subprocess.run(
-        [compiler, "-Wall", "-Wextra", "-Werror", *flags, source, "-o", tmp_path / "program", *library], check=True
+        [compiler, "-Wall", "-Wextra", "-Werror", *flags, source, "-o", tmp_path / name, *library], check=True
     )
-    return outcome(1, tmp_path / "program")
+    return tmp_path / name
+
+
+def compile_and_run(tmp_path, text, *flags, suffix=".c"):
+    return outcome(1, compiled(tmp_path, text, *flags, suffix=suffix))
 
 
 def test_a_tool_replaces_functions(tmp_path):
