@@ -405,3 +405,19 @@ def test_languages_and_ways_to_link(tmp_path, suffix, flags):
     if suffix == ".cc" and not shutil.which("g++"):
         pytest.skip("g++ is not installed")
     assert compile_and_run(tmp_path, text, *flags, suffix=suffix) == ([0], "2.5 4\n", "")
+
+
+def test_other_variables_of_the_same_size_are_another_program(tmp_path):
+    text = """
+    #include <shmem.h>
+    long first = FIRST, second = 3 - FIRST;
+    int main(void) { shmem_init(); shmem_finalize(); return 0; }
+    """
+    one, other = (compiled(tmp_path, text, f"-DFIRST={n}", "-Wl,--build-id", name=f"program{n}") for n in (1, 2))
+    copy = shutil.copy(one, tmp_path / "copy")
+    for program, want in [(copy, [0, 0]), (other, [1, 1])]:
+        job = new_job()
+        pes = start(2, one, ranks=[0], job=job) + start(2, program, ranks=[1], job=job)
+        ended = finish(pes)
+        assert [pe[0] for pe in ended] == want
+        assert ("runs another program" in "".join(pe[2] for pe in ended)) == (want == [1, 1])
