@@ -421,3 +421,27 @@ def test_other_variables_of_the_same_size_are_another_program(tmp_path):
         ended = finish(pes)
         assert [pe[0] for pe in ended] == want
         assert ("runs another program" in "".join(pe[2] for pe in ended)) == (want == [1, 1])
+
+
+def test_realloc_uses_the_memory_behind_a_block(tmp_path):
+    text = """
+    #include <shmem.h>
+    #include <stdio.h>
+    #define MB ((size_t)1 << 20)
+    int main(void) {
+        shmem_init();
+        char *block = shmem_malloc(40 * MB), *other;
+        block[40 * MB - 1] = 7;
+        printf("%d ", shmem_realloc(block, 50 * MB) == block && block[40 * MB - 1] == 7);
+        printf("%d ", shmem_realloc(block, 65 * MB) == NULL);
+        printf("%d ", shmem_realloc(block, 1 * MB) == block);
+        other = shmem_malloc(63 * MB);
+        printf("%d ", other == block + MB);
+        printf("%d ", shmem_realloc(block, 2 * MB) == NULL);
+        shmem_free(block);
+        shmem_free(other);
+        printf("%d\\n", shmem_malloc(64 * MB) == block);
+        shmem_finalize();
+    }
+    """
+    assert compile_and_run(tmp_path, text) == ([0], "1 1 1 1 1 1\n", "")
