@@ -144,6 +144,7 @@ struct team {
 	int stride;
 	int size;
 	int me;
+	/* Of one PE: memory of this process. */
 	struct slot *slot;
 	shmem_team_config_t config;
 	/* Contexts that are destroyed with it. */

@@ -445,3 +445,39 @@ def test_realloc_uses_the_memory_behind_a_block(tmp_path):
     }
     """
     assert compile_and_run(tmp_path, text) == ([0], "1 1 1 1 1 1\n", "")
+
+
+def test_sets_and_teams_of_one_pe_are_not_counted(tmp_path):
+    text = """
+    #include <shmem.h>
+    #include <stdio.h>
+    #define TEAMS 40
+    static long sync[SHMEM_REDUCE_SYNC_SIZE], work[SHMEM_REDUCE_MIN_WRKDATA_SIZE], from, to;
+    int main(void) {
+        shmem_team_t teams[TEAMS];
+        shmem_init();
+        int me = shmem_my_pe(), npes = shmem_n_pes(), wrong = 0;
+        for (int i = 0; i < 31; i++) {
+            from = me + i;
+            shmem_long_sum_to_all(&to, &from, 1, me, i, 1, work, sync);
+            wrong += to != me + i;
+        }
+        for (int i = 0; i < TEAMS; i++)
+            for (int pe = 0; pe < npes; pe++) {
+                shmem_team_t team;
+                wrong += shmem_team_split_strided(SHMEM_TEAM_WORLD, pe, 1, 1, NULL, 0, &team) != 0;
+                if (pe == me)
+                    teams[i] = team;
+            }
+        for (int i = 0; i < TEAMS; i++) {
+            from = me * i;
+            wrong += shmem_long_sum_reduce(teams[i], &to, &from, 1) != 0 || to != me * i;
+            wrong += shmem_long_collect(teams[i], &to, &from, 1) != 0 || to != me * i;
+            shmem_team_destroy(teams[i]);
+        }
+        printf("%d\\n", wrong);
+        shmem_finalize();
+    }
+    """
+    program = compiled(tmp_path, text, "-Wno-deprecated-declarations")
+    assert outcome(3, program) == ([0] * 3, "0\n" * 3, "")
