@@ -22,14 +22,99 @@ static int number(const char *variable)
 	return value >= 0 && value < INT_MAX && (*end == '\0' || *end == '(' || *end == ',') ? (int)value : -1;
 }
 
+/* A name that is too long, or has a slash, is one with a hash of the whole in place of its end. */
 static bool set_name(struct identity *who, const char *launcher, const char *job_id, const char *step)
 {
-	int n;
+	char hash[18], name[512];
+	size_t most = IDENTITY_NAME - IDENTITY_PREFIX, length;
 
 	if (!job_id)
 		return false;
-	n = snprintf(who->name, sizeof(who->name), "%s.%s.%s", launcher, job_id, step ? step : "0");
-	return n > 0 && (size_t)n < sizeof(who->name) && !strchr(who->name, '/');
+	/* A PMIx namespace has at most 255 characters. */
+	length = (size_t)snprintf(name, sizeof(name), "%s.%s.%s", launcher, job_id, step ? step : "0");
+	if (length >= sizeof(name))
+		return false;
+	if (length > most || strchr(name, '/')) {
+		snprintf(hash, sizeof(hash), ".%016llx", (unsigned long long)hash_bytes(HASH_START, name, length));
+		name[length > most - strlen(hash) ? most - strlen(hash) : length] = '\0';
+		strcat(name, hash);
+		for (char *at = name; (at = strchr(at, '/'));)
+			*at = '_';
+	}
+	strcpy(who->name, name);
+	return true;
+}
+
+/* Reads a file of a process. *nr becomes its bytes; 0 follows them. NULL: it cannot be read, or is empty. */
+static char *read_proc(int pid, const char *name, size_t *nr)
+{
+	size_t room = 4096;
+	char path[64], *text = NULL;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	file = fopen(path, "re");
+	*nr = 0;
+	while (file) {
+		char *more = realloc(text, room + 1);
+
+		if (!more)
+			break;
+		text = more;
+		*nr += fread(text + *nr, 1, room - *nr, file);
+		if (*nr < room)
+			break;
+		room *= 2;
+	}
+	if (file)
+		fclose(file);
+	if (*nr) {
+		text[*nr] = '\0';
+		return text;
+	}
+	free(text);
+	return NULL;
+}
+
+/* Was the process started as a rank, so that it is a wrapper of ranks? */
+static bool is_rank(int pid)
+{
+	static const char variable[] = "MPI_LOCALRANKID=";
+	size_t nr;
+	char *all = read_proc(pid, "environ", &nr);
+	bool is = false;
+
+	for (char *at = all; at && at < all + nr && !is; at += strlen(at) + 1)
+		is = !strncmp(at, variable, sizeof(variable) - 1);
+	free(all);
+	return is;
+}
+
+/* The parent of a process; 0 if it is unknown, or if the process is Hydra's, which may run in a rank of another job. */
+static int parent_of_wrapper(int pid)
+{
+	size_t nr;
+	char *stat = read_proc(pid, "stat", &nr), *name = stat ? strchr(stat, '(') : NULL, *end = stat ? strrchr(stat, ')') : NULL;
+	int parent = 0;
+
+	if (!name || !end || !strncmp(name + 1, "hydra_", 6) || sscanf(end, ") %*c %d", &parent) != 1)
+		parent = 0;
+	free(stat);
+	return parent;
+}
+
+/* The process of Hydra that starts the ranks of a host: behind all that have been put around the rank. */
+static int launcher_pid(void)
+{
+	int pid = getppid(), parent;
+
+	while (pid > 1) {
+		parent = parent_of_wrapper(pid);
+		if (!parent || !is_rank(pid))
+			return pid;
+		pid = parent;
+	}
+	return getppid();
 }
 
 bool identity_from_environment(struct identity *who)
@@ -42,18 +127,23 @@ bool identity_from_environment(struct identity *who)
 	who->everywhere = number("OMPI_COMM_WORLD_SIZE");
 	if (who->rank >= 0 && set_name(who, "ompi", getenv("PMIX_NAMESPACE"), NULL))
 		return true;
-	/*
-	 * MPICH's mpiexec does not name the job: use the PID of the process that starts the ranks
-	 * of a node.
-	 */
+	/* MPICH's mpiexec does not name the job: use the PID of the process that starts the ranks of a host. */
 	who->rank = number("MPI_LOCALRANKID");
 	who->size = number("MPI_LOCALNRANKS");
 	who->everywhere = number("PMI_SIZE");
-	snprintf(parent, sizeof(parent), "%d", (int)getppid());
+	snprintf(parent, sizeof(parent), "%d", who->rank >= 0 ? launcher_pid() : 0);
 	if (who->rank >= 0 && set_name(who, "hydra", parent, NULL))
 		return true;
 	who->rank = number("SLURM_LOCALID");
 	who->size = number("SLURM_STEP_TASKS_PER_NODE");
 	who->everywhere = number("SLURM_STEP_NUM_TASKS");
 	return who->rank >= 0 && set_name(who, "slurm", getenv("SLURM_JOB_ID"), getenv("SLURM_STEP_ID"));
+}
+
+bool identity_is_launched(void)
+{
+	int openmpi = number("OMPI_COMM_WORLD_LOCAL_RANK"), mpich = number("MPI_LOCALRANKID");
+
+	return (openmpi >= 0 && number("OMPI_COMM_WORLD_SIZE") != 1) || (mpich >= 0 && number("PMI_SIZE") != 1) ||
+	       number("PMI_SIZE") > 1;
 }

@@ -13,6 +13,9 @@
 /* hpmmap_attach() at an address, or anywhere if at is NULL. EEXIST: the address is not free. */
 void *attach_at(int64_t id, size_t offset, size_t bytes, unsigned int flags, void *at);
 
+/* Can this process read the byte? Where a window shows nothing, a load gives SIGBUS. */
+bool is_readable(const void *address);
+
 /* A peer: declared here so that hpmmap_remote_ptr() is one call. */
 struct hpmmap_peer {
 	struct {
@@ -36,6 +39,8 @@ static inline void *peer_ptr(const struct hpmmap_peer *peer, const void *ptr)
 /* ---- identity.c ---------------------------------------------------------- */
 
 #define IDENTITY_NAME	128
+/* Room that names from the environment leave, for a prefix. */
+#define IDENTITY_PREFIX	8
 
 struct identity {
 	/* Of the job; no slash. */
@@ -49,6 +54,18 @@ struct identity {
 
 /* Returns false if the environment of Open MPI, MPICH or Slurm names no job. Numbers may be missing: -1. */
 bool identity_from_environment(struct identity *who);
+
+/* Has the launcher of an MPI library started this process, beside others if it says how many? */
+bool identity_is_launched(void);
+
+/* FNV-1a, continued from hash. */
+#define HASH_START	0xcbf29ce484222325ULL
+static inline uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3ULL;
+	return hash;
+}
 
 /* ---- table.c ------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "internal.h"
 #include "xpmem.h"
@@ -87,6 +88,19 @@ PUBLIC int hpmmap_detach(void *address)
 	xpmem_release(window->apid);
 	free(window);
 	return 0;
+}
+
+bool is_readable(const void *address)
+{
+	int ends[2];
+	bool is;
+
+	if (!address || pipe(ends) != 0)
+		return false;
+	is = write(ends[1], address, 1) == 1;
+	close(ends[0]);
+	close(ends[1]);
+	return is;
 }
 
 /* A child has no windows of its parent. */

@@ -29,18 +29,6 @@ static int error_if(bool cannot)
 	return cannot ? MPI_ERR_OTHER : MPI_SUCCESS;
 }
 
-PUBLIC int MPI_Comm_free(MPI_Comm *comm)
-{
-	group_drop(*comm);
-	return PMPI_Comm_free(comm);
-}
-
-PUBLIC int MPI_Comm_disconnect(MPI_Comm *comm)
-{
-	group_drop(*comm);
-	return PMPI_Comm_disconnect(comm);
-}
-
 PUBLIC int MPI_Barrier(MPI_Comm comm)
 {
 	struct group *group = group_for(BARRIER, comm, 0);
@@ -145,12 +133,17 @@ PUBLIC int MPI_Allgather(const void *send, int send_count, MPI_Datatype send_typ
 PUBLIC int MPI_Gather(const void *send, int send_count, MPI_Datatype send_type, void *recv, int recv_count,
 		      MPI_Datatype recv_type, int root, MPI_Comm comm)
 {
-	int rank = MPI_PROC_NULL;
+	int rank = MPI_PROC_NULL, is_inter = 0;
 	bool in_place = send == MPI_IN_PLACE;
 	struct group *group;
 	struct part part;
 	size_t bytes;
 
+	/* Between groups of ranks only some of the arguments are significant. */
+	if (comm != MPI_COMM_NULL)
+		PMPI_Comm_test_inter(comm, &is_inter);
+	if (is_inter)
+		return PMPI_Gather(send, send_count, send_type, recv, recv_count, recv_type, root, comm);
 	/* Only the root has what is received, and only it may have nothing to send. */
 	if (comm != MPI_COMM_NULL)
 		PMPI_Comm_rank(comm, &rank);

@@ -2,6 +2,11 @@
 /*
  * Groups: made when a communicator is first used, kept as its attribute.
  *
+ * MPI_Comm_free() must not wait for other ranks, and not all ways to free a communicator are functions of this library. So
+ * the attribute's deletion says that this rank has left the group, and no more: it runs within the MPI library, which may
+ * hold locks. A later call begins a barrier without waiting for it, and a still later one frees the group once that is
+ * over.
+ *
  * A waiting rank lets the MPI library make progress, since other ranks may wait for its messages.
  */
 #define _GNU_SOURCE
@@ -20,6 +25,8 @@
 #define SPINS		500
 /* Yields between two calls for the library's progress. */
 #define PROGRESS	4
+/* Each has up to three communicators of its own. MPICH has about 2000 in all. */
+#define MOST_GROUPS	256
 
 /* What a communicator is: two ranks of one host, more of them, or ranks of several hosts. */
 enum scope { TWO_RANKS, ONE_HOST, HOSTS, NR_SCOPES };
@@ -64,6 +71,8 @@ static size_t min_bytes[NR_SCOPES][NR_KINDS] = {
 struct hello {
 	struct hpmmap_space space;
 	uint64_t control;
+	/* A variable, which is ordinary memory: kernels may refuse windows onto that. */
+	uint64_t variable;
 	int32_t ok;
 	int32_t pad;
 };
@@ -76,40 +85,85 @@ static _Atomic int spins = SPINS;
 static struct group none;
 static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Attached peers: communicators share them, and they are never detached. */
+/* Attached peers, under setup_lock. Groups share them. Without any they stay attached for the next group. */
 static struct known {
 	struct known *next;
 	int64_t id;
 	struct hpmmap_peer *peer;
+	int groups;
 } *known;
+
+/* This process's groups; none of them has begun to be freed. */
+static pthread_mutex_t groups_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct group *groups;
+static _Atomic int nr_groups;
+/* Attributes are deleted in MPI_Finalize(), too. */
+static bool is_over;
+/* What this thread frees. No group is made for it, though a user's callback may use it. */
+static __thread const MPI_Comm *freed;
 
 /* ---- Groups ------------------------------------------------------------ */
 
-static struct hpmmap_peer *peer_of(const struct hpmmap_space *space)
+/* Detaches those that no group has. Caller holds setup_lock. */
+static void detach_idle(void)
+{
+	for (struct known **at = &known; *at;) {
+		struct known *one = *at;
+
+		if (one->groups) {
+			at = &one->next;
+			continue;
+		}
+		*at = one->next;
+		hpmmap_peer_detach(one->peer);
+		free(one);
+	}
+}
+
+/* A peer for one more group. Caller holds setup_lock. */
+static struct hpmmap_peer *peer_get(const struct hpmmap_space *space)
 {
 	struct known *one;
 
-	for (one = known; one; one = one->next)
-		if (one->id == space->id)
-			return one->peer;
-	one = malloc(sizeof(*one));
-	if (!one)
-		return NULL;
-	one->id = space->id;
-	one->peer = hpmmap_peer_attach(space);
-	if (!one->peer) {
-		free(one);
-		return NULL;
+	for (one = known; one && one->id != space->id;)
+		one = one->next;
+	if (!one) {
+		one = calloc(1, sizeof(*one));
+		if (!one)
+			return NULL;
+		one->id = space->id;
+		one->peer = hpmmap_peer_attach(space);
+		if (!one->peer && errno == ENOMEM) {
+			detach_idle();
+			one->peer = hpmmap_peer_attach(space);
+		}
+		if (!one->peer) {
+			free(one);
+			return NULL;
+		}
+		one->next = known;
+		known = one;
 	}
-	one->next = known;
-	known = one;
+	one->groups++;
 	return one->peer;
 }
 
+static void peers_put(const struct group *group)
+{
+	pthread_mutex_lock(&setup_lock);
+	for (int i = 0; i < group->size; i++)
+		for (struct known *one = known; one && group->peer[i]; one = one->next)
+			if (one->peer == group->peer[i])
+				one->groups--;
+	pthread_mutex_unlock(&setup_lock);
+}
+
+/* All but the communicator of its ranks. */
 static void group_free(struct group *group)
 {
 	if (!group)
 		return;
+	peers_put(group);
 	if (group->hosts) {
 		if (group->hosts->leaders != MPI_COMM_NULL)
 			PMPI_Comm_free(&group->hosts->leaders);
@@ -144,6 +198,18 @@ static bool number_of(const char *name, size_t *number)
 	return false;
 }
 
+static int on_delete(MPI_Comm comm, int key, void *value, void *unused)
+{
+	struct group *group = value;
+
+	(void)comm;
+	(void)key;
+	(void)unused;
+	if (group != &none && !is_over)
+		group->has_left = true;
+	return MPI_SUCCESS;
+}
+
 static void start(void)
 {
 	size_t bytes;
@@ -155,7 +221,7 @@ static void start(void)
 	}
 	if (number_of("HPMMAP_MPI_HOSTS_MIN_BYTES", &bytes))
 		replace(min_bytes[HOSTS], bytes);
-	PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyval, NULL);
+	PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete, &keyval, NULL);
 }
 
 /* Caller holds setup_lock. */
@@ -165,11 +231,12 @@ static bool attach_all(struct group *group, const struct hello *hellos)
 		if (!hellos[i].ok)
 			return false;
 		group->ranks[i] = i;
-		group->peer[i] = peer_of(&hellos[i].space);
+		group->peer[i] = peer_get(&hellos[i].space);
 		if (!group->peer[i])
 			return false;
 		group->control[i] = peer_ptr(group->peer[i], (void *)(uintptr_t)hellos[i].control);
-		if (!group->control[i])
+		if (!is_readable(group->control[i]) ||
+		    !is_readable(peer_ptr(group->peer[i], (void *)(uintptr_t)hellos[i].variable)))
 			return false;
 	}
 	return true;
@@ -192,6 +259,7 @@ static struct group *local_make(MPI_Comm local)
 	if (group && group->own) {
 		memset(group->own, 0, sizeof(*group->own));
 		hello.control = (uintptr_t)group->own;
+		hello.variable = (uintptr_t)&own_space;
 		pthread_mutex_lock(&setup_lock);
 		hello.ok = hpmmap_space_publish(&own_space) == 0 &&
 			   hpmmap_space_has(&own_space, group->own, sizeof(*group->own));
@@ -302,27 +370,50 @@ static struct group *group_try(MPI_Comm comm, int size)
 	return NULL;
 }
 
-/* Returns a group, or none; all ranks get the same answer. */
-static struct group *group_make(MPI_Comm comm)
-{
-	struct group *group;
-	MPI_Errhandler handler;
-	int inter, size;
+/* ---- Their ends ------------------------------------------------------------ */
 
-	PMPI_Comm_test_inter(comm, &inter);
-	PMPI_Comm_size(comm, &size);
-	if (inter || size < 2)
-		return &none;
-	/* If the MPI library fails here, the collective itself is left to it. */
-	PMPI_Comm_get_errhandler(comm, &handler);
-	PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-	group = group_try(comm, size);
-	PMPI_Comm_set_errhandler(comm, handler);
-	PMPI_Errhandler_free(&handler);
-	return group ? group : &none;
+/* Returns true if the barrier of those that leave has begun. */
+static bool begin_leaving(struct group *group)
+{
+	if (!group->is_leaving)
+		group->is_leaving = PMPI_Ibarrier(group->local, &group->leaving) == MPI_SUCCESS;
+	return group->is_leaving;
 }
 
-static struct group *group_of(MPI_Comm comm)
+static bool have_all_left(struct group *group)
+{
+	int done = 0;
+
+	return begin_leaving(group) && PMPI_Test(&group->leaving, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done;
+}
+
+/* Frees a group that is not in the list any more and that all ranks have left. */
+static void group_end(struct group *group)
+{
+	PMPI_Comm_free(&group->local);
+	group_free(group);
+	nr_groups--;
+}
+
+/* Frees the groups that all their ranks have left. */
+static void end_groups(void)
+{
+	pthread_mutex_lock(&groups_lock);
+	for (struct group **at = &groups; *at;) {
+		struct group *group = *at;
+
+		if (!group->has_left || !have_all_left(group)) {
+			at = &group->next;
+			continue;
+		}
+		*at = group->next;
+		group_end(group);
+	}
+	pthread_mutex_unlock(&groups_lock);
+}
+
+/* A communicator's group, or NULL. */
+static struct group *find_group(MPI_Comm comm)
 {
 	struct group *group;
 	int found = 0;
@@ -331,7 +422,127 @@ static struct group *group_of(MPI_Comm comm)
 		return NULL;
 	pthread_once(&started, start);
 	PMPI_Comm_get_attr(comm, keyval, &group, &found);
+	return found && group != &none ? group : NULL;
+}
+
+/* Frees a communicator: its attribute first, so that all ranks leave it before their own callbacks run. */
+static int free_by(int (*function)(MPI_Comm *comm), MPI_Comm *comm, bool has_group)
+{
+	const MPI_Comm *outer = freed, dying = *comm;
+	int err;
+
+	if (has_group)
+		PMPI_Comm_delete_attr(dying, keyval);
+	freed = &dying;
+	err = function(comm);
+	freed = outer;
+	end_groups();
+	return err;
+}
+
+PUBLIC int MPI_Comm_free(MPI_Comm *comm)
+{
+	return free_by(PMPI_Comm_free, comm, find_group(*comm));
+}
+
+static void wait_and_end(struct group *group)
+{
+	if (begin_leaving(group) && PMPI_Wait(&group->leaving, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+		group_end(group);
+}
+
+/* It waits for the other ranks. They may end after it, so no windows onto them are left. */
+PUBLIC int MPI_Comm_disconnect(MPI_Comm *comm)
+{
+	struct group *group = find_group(*comm), **at;
+	int err;
+
+	if (group) {
+		pthread_mutex_lock(&groups_lock);
+		for (at = &groups; *at != group;)
+			at = &(*at)->next;
+		*at = group->next;
+		pthread_mutex_unlock(&groups_lock);
+	}
+	err = free_by(PMPI_Comm_disconnect, comm, group);
+	if (group)
+		wait_and_end(group);
+	pthread_mutex_lock(&setup_lock);
+	detach_idle();
+	pthread_mutex_unlock(&setup_lock);
+	return err;
+}
+
+/* All groups end, also of communicators that are not freed: a barrier must not be under way in the MPI library's end. */
+PUBLIC int MPI_Finalize(void)
+{
+	is_over = true;
+	for (struct group *group = groups; group; group = group->next)
+		begin_leaving(group);
+	while (groups) {
+		struct group *group = groups;
+
+		groups = group->next;
+		wait_and_end(group);
+	}
+	return PMPI_Finalize();
+}
+
+/* ---- The first call on a communicator -------------------------------------- */
+
+/* Can all ranks have one more group? */
+static bool all_have_room(MPI_Comm comm)
+{
+	int mine = nr_groups < MOST_GROUPS, all = 0;
+
+	return PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && all;
+}
+
+/* Returns a group, or none; all ranks get the same answer. */
+static struct group *group_make(MPI_Comm comm)
+{
+	struct group *group = NULL;
+	MPI_Errhandler handler, now;
+	int inter, size;
+
+	PMPI_Comm_test_inter(comm, &inter);
+	PMPI_Comm_size(comm, &size);
+	if (inter || size < 2)
+		return &none;
+	end_groups();
+	/* If the MPI library fails here, the collective itself is left to it. */
+	PMPI_Comm_get_errhandler(comm, &handler);
+	PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	if (all_have_room(comm))
+		group = group_try(comm, size);
+	/* Another thread may have set one in the meantime. */
+	PMPI_Comm_get_errhandler(comm, &now);
+	if (now == MPI_ERRORS_RETURN)
+		PMPI_Comm_set_errhandler(comm, handler);
+	PMPI_Errhandler_free(&now);
+	PMPI_Errhandler_free(&handler);
+	if (!group)
+		return &none;
+	pthread_mutex_lock(&groups_lock);
+	group->next = groups;
+	groups = group;
+	pthread_mutex_unlock(&groups_lock);
+	nr_groups++;
+	return group;
+}
+
+static struct group *group_of(MPI_Comm comm)
+{
+	struct group *group;
+	int found = 0;
+
+	if (comm == MPI_COMM_NULL || is_over)
+		return NULL;
+	pthread_once(&started, start);
+	PMPI_Comm_get_attr(comm, keyval, &group, &found);
 	if (!found) {
+		if (freed && *freed == comm)
+			return NULL;
 		group = group_make(comm);
 		if (group->size > sysconf(_SC_NPROCESSORS_ONLN))
 			spins = 0;
@@ -377,24 +588,6 @@ struct group *group_for(enum kind kind, MPI_Comm comm, size_t bytes)
 	if (!group || !is_enough(group, kind, bytes) || (group->hosts && bytes > most_bytes(group->hosts, kind)))
 		return NULL;
 	return group;
-}
-
-void group_drop(MPI_Comm comm)
-{
-	struct group *group;
-	int found = 0;
-
-	if (comm == MPI_COMM_NULL)
-		return;
-	pthread_once(&started, start);
-	PMPI_Comm_get_attr(comm, keyval, &group, &found);
-	if (!found || group == &none)
-		return;
-	/* Other ranks may still look whether this rank has reached the last barrier. */
-	PMPI_Barrier(comm);
-	PMPI_Comm_delete_attr(comm, keyval);
-	PMPI_Comm_free(&group->local);
-	group_free(group);
 }
 
 /* ---- Barriers ---------------------------------------------------------- */

@@ -98,6 +98,12 @@ struct group {
 	struct control *own;
 	struct control *control[MOST_RANKS];
 	struct hpmmap_peer *peer[MOST_RANKS];
+	struct group *next;
+	/* The communicator is gone. Other ranks may still look whether this one has reached the last barrier. */
+	_Atomic bool has_left;
+	/* A barrier of the ranks that have left; it has begun if is_leaving. */
+	bool is_leaving;
+	MPI_Request leaving;
 };
 
 extern struct hpmmap_space own_space;
@@ -110,9 +116,6 @@ struct group *group_for(enum kind kind, MPI_Comm comm, size_t bytes);
 
 /* Is a collective within this host worth it? */
 bool is_enough(const struct group *group, enum kind kind, size_t bytes);
-
-/* Detaches the group of a communicator that is about to be freed. Collective. */
-void group_drop(MPI_Comm comm);
 
 /* The first half of a barrier: when it returns, all ranks have called it (rank 0), or nothing is known (others). */
 void arrive(struct group *group);

@@ -59,15 +59,22 @@ static bool cut(struct block *block, size_t bytes)
 	return true;
 }
 
-static void join_next(struct block *block)
+/* Adds the next block if that is free. */
+static void absorb_next(struct block *block)
 {
 	struct block *next = block->next;
 
-	if (!next || next->is_used || block->is_used)
+	if (!next || next->is_used)
 		return;
 	block->bytes += next->bytes;
 	block->next = next->next;
 	free(next);
+}
+
+static void join_next(struct block *block)
+{
+	if (!block->is_used)
+		absorb_next(block);
 }
 
 static void *take(size_t alignment, size_t bytes)
@@ -90,6 +97,20 @@ static void *take(size_t alignment, size_t bytes)
 		return (void *)(self.heap + block->offset);
 	}
 	return NULL;
+}
+
+/* Makes a used block smaller, or larger if what is behind it is free. Returns false if it must move. */
+static bool resize(struct block *block, size_t bytes)
+{
+	struct block *next = block->next;
+
+	bytes = (bytes + GRAIN - 1) & -GRAIN;
+	if (bytes > block->bytes && (!next || next->is_used || bytes - block->bytes > next->bytes))
+		return false;
+	absorb_next(block);
+	if (!cut(block, bytes))
+		die("shmem_realloc", "no memory");
+	return true;
 }
 
 /* Returns the block that begins at ptr, and the one before it. */
@@ -216,10 +237,8 @@ API(void *, realloc, (void *ptr, size_t size))
 	pthread_mutex_lock(&lock);
 	block = find(__func__, ptr, &before);
 	old = block->bytes;
-	if (size <= old)
-		found = ptr;
-	else if (size <= self.heap_bytes)
-		found = take(GRAIN, size);
+	if (size <= self.heap_bytes)
+		found = resize(block, size) ? ptr : take(GRAIN, size);
 	if (found && found != ptr) {
 		memcpy(found, ptr, old);
 		release(__func__, ptr);

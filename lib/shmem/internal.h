@@ -45,6 +45,8 @@ struct access {
 	int64_t heap_id;
 	int64_t image_id;
 	uintptr_t image_bytes;
+	/* A hash of the program's build ID; 0: it has none. */
+	uint64_t build;
 	/* Otherwise: a memfd with the heap and the variables behind it. */
 	int fd;
 	/* This PE's answer to the last question that all PEs were asked. */
@@ -142,6 +144,7 @@ struct team {
 	int stride;
 	int size;
 	int me;
+	/* Of one PE: memory of this process. */
 	struct slot *slot;
 	shmem_team_config_t config;
 	/* Contexts that are destroyed with it. */

@@ -40,6 +40,7 @@ static struct {
 	void *copy;
 } part[NR_PARTS];
 static int nr_parts;
+static uint64_t build;
 /* The variables are a memfd, which a child must not share. */
 static bool image_is_shared;
 /* Guards the copies. */
@@ -190,6 +191,20 @@ API(void, global_exit, (int status))
 
 /* ---- Variables ------------------------------------------------------------- */
 
+/* Takes the build ID from notes, if they have it. */
+static void find_build(uintptr_t notes, size_t bytes)
+{
+	for (size_t at = 0; at + sizeof(ElfW(Nhdr)) <= bytes;) {
+		const ElfW(Nhdr) *note = (const void *)(notes + at);
+		const char *name = (const char *)(note + 1);
+		size_t name_bytes = (note->n_namesz + 3) & ~3u;
+
+		if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(name, "GNU", 4))
+			build = hash_bytes(HASH_START, name + name_bytes, note->n_descsz);
+		at += sizeof(*note) + name_bytes + ((note->n_descsz + 3) & ~3u);
+	}
+}
+
 static int find_parts(struct dl_phdr_info *info, size_t size, void *unused)
 {
 	uintptr_t relro = 0, end;
@@ -203,6 +218,8 @@ static int find_parts(struct dl_phdr_info *info, size_t size, void *unused)
 		const ElfW(Phdr) *header = &info->dlpi_phdr[i];
 		uintptr_t start = (info->dlpi_addr + header->p_vaddr) & -PAGE;
 
+		if (header->p_type == PT_NOTE)
+			find_build(info->dlpi_addr + header->p_vaddr, header->p_memsz);
 		if (header->p_type != PT_LOAD || !(header->p_flags & PF_W))
 			continue;
 		end = (info->dlpi_addr + header->p_vaddr + header->p_memsz + PAGE - 1) & -PAGE;
@@ -320,19 +337,6 @@ static bool all_are(bool well)
 static struct access *mine(void)
 {
 	return &self.shared->access[self.me];
-}
-
-static bool is_readable(const void *address)
-{
-	int ends[2];
-	bool is;
-
-	if (pipe(ends) != 0)
-		return false;
-	is = write(ends[1], address, 1) == 1;
-	close(ends[0]);
-	close(ends[1]);
-	return is;
 }
 
 /* Attaches what a PE has published. Kernels may refuse windows onto ordinary memory: try it. */
@@ -501,12 +505,14 @@ static void who_am_i(struct identity *who)
 		if (named.size > MOST_PES || named.rank >= named.size)
 			die("shmem_init", "PE %d of %d: at most %d PEs", named.rank, named.size, MOST_PES);
 		/* A table apart from that of hpmmap_job_join(). */
-		if (snprintf(who->name, sizeof(who->name), "shmem.%.*s", IDENTITY_NAME - 8, named.name) < 0)
-			die("shmem_init", "no name");
+		strcat(strcpy(who->name, "shmem."), named.name);
 		who->rank = named.rank;
 		who->size = named.size;
 		return;
 	}
+	if (identity_is_launched())
+		die("shmem_init",
+		    "a launcher has started this PE, but says neither its job nor how many PEs are on this host: PMIX_NAMESPACE and OMPI_COMM_WORLD_LOCAL_SIZE, or MPI_LOCALRANKID and MPI_LOCALNRANKS, are not set; for one PE unset OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID and PMI_SIZE");
 	snprintf(who->name, sizeof(who->name), "shmem.alone.%d", (int)getpid());
 	who->rank = 0;
 	who->size = 1;
@@ -519,6 +525,7 @@ static int enter(struct table *table, int rank)
 
 	me->heap_bytes = self.heap_bytes;
 	me->image_bytes = self.image_bytes;
+	me->build = build;
 	me->heap_id = -1;
 	me->image_id = -1;
 	me->is_well = !(windows && strcmp(windows, "0") == 0) && access("/dev/xpmem", R_OK | W_OK) == 0;
@@ -590,7 +597,7 @@ API(void, init, (void))
 	self.heap_bytes = self.shared->access[0].heap_bytes;
 	for (uint32_t i = 0; i < self.npes; i++) {
 		windows = windows && self.shared->access[i].is_well;
-		if (self.shared->access[i].image_bytes != self.image_bytes)
+		if (self.shared->access[i].image_bytes != self.image_bytes || self.shared->access[i].build != build)
 			die("shmem_init", "PE %u runs another program", i);
 	}
 	/* Before somebody's next answer. */

@@ -11,7 +11,9 @@
 static struct team world, shared_team;
 /* Guards the lists of contexts and active_sets. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct team active_sets[NR_SLOTS - FIRST_SET];
+/* Any active set of this PE alone. */
+static struct slot own_slot;
+static struct team active_sets[NR_SLOTS - FIRST_SET + 1];
 static int nr_active_sets;
 
 void teams_init(void)
@@ -41,6 +43,10 @@ void team_barrier(struct team *team)
 	struct table *table = &self.shared->table;
 	struct barrier *barrier = team == &world ? &table->all : &team->slot->barrier;
 
+	if (team->size == 1) {
+		__builtin_ia32_mfence();
+		return;
+	}
 	if (barrier_wait(table, barrier, (uint32_t)team->size, self.spins) != 0)
 		die_with(table_missing(table));
 }
@@ -88,13 +94,16 @@ struct team *active_set(const char *what, int start, int log_stride, int size)
 	if (self.me < start || (self.me - start) % set.stride || (self.me - start) / set.stride >= size)
 		die(what, "this PE is not in the active set");
 	set.me = (self.me - start) / set.stride;
+	/* Of one PE there is one set. */
+	if (size == 1)
+		set.stride = 1;
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < nr_active_sets && !found; i++)
 		if (active_sets[i].start == set.start && active_sets[i].stride == set.stride &&
 		    active_sets[i].size == set.size)
 			found = &active_sets[i];
 	if (!found) {
-		set.slot = slot_of((uint64_t)start << 40 | (uint64_t)log_stride << 32 | (uint64_t)size);
+		set.slot = size == 1 ? &own_slot : slot_of((uint64_t)start << 40 | (uint64_t)log_stride << 32 | (uint64_t)size);
 		if (!set.slot)
 			die(what, "too many active sets: at most %d", NR_SLOTS - FIRST_SET);
 		active_sets[nr_active_sets] = set;
@@ -108,7 +117,8 @@ struct team *active_set(const char *what, int start, int log_stride, int size)
 
 /*
  * All PEs of the parent call it. Each names the part that it wants to know of: the first PE of a part
- * takes a slot and tells the others. Returns 0 if the part has one; *new is a team at its members.
+ * takes a slot and tells the others; a part of one PE has memory of its own. Returns 0 if the part has one; *new is a
+ * team at its members.
  */
 static int split(struct team *parent, int start, int stride, int size, const shmem_team_config_t *config, long mask,
 		 shmem_team_t *new)
@@ -120,13 +130,17 @@ static int split(struct team *parent, int start, int stride, int size, const shm
 
 	if (is_member && !team)
 		die("shmem_team_split", "no memory");
+	if (is_member && size == 1)
+		team->slot = aligned_alloc(_Alignof(struct slot), sizeof(*team->slot));
 	if (is_member && index == 0)
-		words[parent->me] = (uint64_t)take_slot();
+		words[parent->me] = size == 1 ? (team->slot ? 0 : UINT64_MAX) : (uint64_t)take_slot();
 	team_barrier(parent);
 	slot = (int)words[start];
 	/* Before the word is another split's. */
 	team_barrier(parent);
 	if (slot < 0 || !is_member) {
+		if (team)
+			free(team->slot);
 		free(team);
 		return slot < 0;
 	}
@@ -134,7 +148,8 @@ static int split(struct team *parent, int start, int stride, int size, const shm
 	team->stride = parent->stride * stride;
 	team->size = size;
 	team->me = index;
-	team->slot = &self.shared->slot[slot];
+	if (size > 1)
+		team->slot = &self.shared->slot[slot];
 	if (config && mask & SHMEM_TEAM_NUM_CONTEXTS)
 		team->config = *config;
 	*new = (shmem_team_t)team;
@@ -206,7 +221,9 @@ API(void, team_destroy, (shmem_team_t handle))
 	team_barrier(team);
 	while (team->contexts)
 		pshmem_ctx_destroy((shmem_ctx_t)team->contexts);
-	if (team->me == 0)
+	if (team->size == 1)
+		free(team->slot);
+	else if (team->me == 0)
 		team->slot->key = 0;
 	free(team);
 }

@@ -3,8 +3,9 @@
  * Preloaded into the ranks of an MPI program, it stands for the module where there is none, and makes hosts of one:
  * FAKE_HOSTS=N puts every N ranks on a host of their own.
  *
- * Windows show the program's variables and what malloc() returns, both of which are shared memory here. They show neither
- * stacks nor other mappings. Built with the compiler of an MPI library.
+ * Windows show the variables of the program and of libhpmmap_mpi, and what malloc() returns, all of which are shared
+ * memory here. They show neither stacks nor other mappings. With FAKE_POOLS_ONLY they show what malloc() returns alone, as
+ * where a kernel refuses windows onto ordinary memory. Built with the compiler of an MPI library.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,12 +32,18 @@
 #define SHARED_FD	900
 #define ARENA_BYTES	((size_t)1 << 30)
 #define CLASSES		32
+/* The program and libhpmmap_mpi. Their variables are behind the arena in the file. */
+#define OBJECTS		2
+#define WINDOWS		256
+#define VARIABLES_BYTES	(ARENA_BYTES / OBJECTS)
 
 /* At the head of the arena, which is the head of the file. */
 static struct arena {
 	uintptr_t start;
-	uintptr_t variables;
-	size_t variables_bytes;
+	struct {
+		uintptr_t start;
+		size_t bytes;
+	} variables[OBJECTS];
 	pthread_mutex_t lock;
 	size_t used;
 	struct chunk *free[CLASSES];
@@ -178,15 +186,19 @@ int posix_memalign(void **memory, size_t alignment, size_t bytes)
 	return *memory ? 0 : ENOMEM;
 }
 
-/* The program's variables, without what is read-only once it is linked. */
-static int share_variables(struct dl_phdr_info *info, size_t size, void *unused)
+/* Its variables, without what is read-only once it is linked. The first object is the program. */
+static int share_variables(struct dl_phdr_info *info, size_t size, void *first)
 {
 	uintptr_t start = 0, end = 0, constant = 0;
+	int i = !*(bool *)first;
+	off_t at = (off_t)(ARENA_BYTES + (size_t)i * VARIABLES_BYTES);
 
 	(void)size;
-	(void)unused;
-	for (int i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+	*(bool *)first = false;
+	if (i && !strstr(info->dlpi_name, "/libhpmmap_mpi.so"))
+		return 0;
+	for (int header = 0; header < info->dlpi_phnum; header++) {
+		const ElfW(Phdr) *part = &info->dlpi_phdr[header];
 		uintptr_t first = info->dlpi_addr + part->p_vaddr;
 
 		if (part->p_type == PT_LOAD && part->p_flags & PF_W) {
@@ -197,20 +209,21 @@ static int share_variables(struct dl_phdr_info *info, size_t size, void *unused)
 		}
 	}
 	start = ((start > constant ? start : constant) + PAGE - 1) & -PAGE;
-	if (pwrite(SHARED_FD, (void *)start, end - start, ARENA_BYTES) != (ssize_t)(end - start) ||
-	    mmap((void *)start, end - start, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, SHARED_FD,
-		 ARENA_BYTES) == MAP_FAILED)
-		die("the program's variables");
-	arena->variables = start;
-	arena->variables_bytes = end - start;
-	return 1;
+	if (pwrite(SHARED_FD, (void *)start, end - start, at) != (ssize_t)(end - start) ||
+	    mmap((void *)start, end - start, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, SHARED_FD, at) == MAP_FAILED)
+		die("variables");
+	arena->variables[i].start = start;
+	arena->variables[i].bytes = end - start;
+	return 0;
 }
 
 static __attribute__((constructor)) void share(void)
 {
+	bool first = true;
+
 	if (!arena)
 		make_arena();
-	dl_iterate_phdr(share_variables, NULL);
+	dl_iterate_phdr(share_variables, &first);
 }
 
 /* ---- Windows -------------------------------------------------------------------- */
@@ -222,6 +235,30 @@ static __attribute__((destructor)) void must_be_used(void)
 {
 	if (is_wanted && !is_used)
 		die("no window was made");
+}
+
+/* What is attached, until it is detached. */
+static struct {
+	uint64_t vaddr;
+	size_t size;
+} windows[WINDOWS];
+static pthread_mutex_t windows_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Changes the entry of one address; 0 is a free entry. */
+static size_t change(uint64_t from, uint64_t to, size_t size)
+{
+	size_t had, i = 0;
+
+	pthread_mutex_lock(&windows_lock);
+	while (i < WINDOWS && windows[i].vaddr != from)
+		i++;
+	if (i == WINDOWS)
+		die("no such window");
+	had = windows[i].size;
+	windows[i].vaddr = to;
+	windows[i].size = size;
+	pthread_mutex_unlock(&windows_lock);
+	return had;
 }
 
 /* Shows what of another process's memory lies in the window. */
@@ -247,8 +284,10 @@ static int attach(struct xpmem_cmd_attach *window)
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED)
 		return -1;
 	is_used = 1;
+	change(0, window->vaddr, window->size);
 	show(fd, window, theirs.start, ARENA_BYTES, 0);
-	show(fd, window, theirs.variables, theirs.variables_bytes, ARENA_BYTES);
+	for (size_t i = 0; i < OBJECTS && !getenv("FAKE_POOLS_ONLY"); i++)
+		show(fd, window, theirs.variables[i].start, theirs.variables[i].bytes, (off_t)(ARENA_BYTES + i * VARIABLES_BYTES));
 	close(fd);
 	return 0;
 }
@@ -286,8 +325,9 @@ int ioctl(int fd, unsigned long command, ...)
 		return 0;
 	case XPMEM_CMD_ATTACH:
 		return attach(arg);
-	case XPMEM_CMD_RELEASE:
 	case XPMEM_CMD_DETACH:
+		return munmap(*(void **)arg, change(*(uint64_t *)arg, 0, 0));
+	case XPMEM_CMD_RELEASE:
 		return 0;
 	}
 	if (!next)

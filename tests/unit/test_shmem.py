@@ -117,6 +117,35 @@ def test_slurm_starts_it():
     assert [pe.communicate(timeout=120)[0] for pe in pes] == ["2 PEs, 0 failures\n", ""]
 
 
+def test_mpich_starts_it_behind_a_shell():
+    mpirun = shutil.which("mpirun.mpich")
+    if not mpirun:
+        pytest.skip("mpirun.mpich is not installed")
+    shell = ["sh", "-c", '"$0"; exit $?', PROGRAMS / "sync"]
+    ran = subprocess.run([mpirun, "-n", "3", *shell], env=clean_env(), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "3 PEs, 0 failures\n"), ran.stderr
+
+
+def test_jobs_with_long_names_are_apart():
+    name = f"{new_job()}/{'x' * 220}"
+    jobs = [start(2, PROGRAMS / "ends", "finalize", job=f"{name}{job}") for job in "ab"]
+    assert ["".join(pe[1] for pe in finish(job)) for job in jobs] == ["1\n2\n"] * 2
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"OMPI_COMM_WORLD_LOCAL_RANK": 0, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_LOCAL_SIZE": 2},
+        {"OMPI_COMM_WORLD_LOCAL_RANK": 0, "PMIX_NAMESPACE": "test"},
+        {"PMI_SIZE": 2, "PMI_RANK": 0},
+    ],
+)
+def test_a_job_without_a_name_or_size_is_refused(env):
+    ran = subprocess.run([PROGRAMS / "sync"], env=clean_env(**env), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("shmem_init: a launcher has started this PE, but says neither its job nor how many PEs ")
+
+
 def test_alone_it_is_one_pe():
     ran = subprocess.run([PROGRAMS / "rma"], env=clean_env(), capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "1 PEs, 0 failures\n", "")
@@ -322,15 +351,19 @@ def test_what_another_openshmem_declares_is_here():
     assert not missing, sorted(missing)
 
 
-def compile_and_run(tmp_path, text, *flags, suffix=".c"):
-    source = tmp_path / f"program{suffix}"
+def compiled(tmp_path, text, *flags, suffix=".c", name="program"):
+    source = tmp_path / f"{name}{suffix}"
     source.write_text(text)
     compiler = "g++" if suffix == ".cc" else "gcc"
     library = ["-I", HEADERS, "-L", LIBRARY.parent, "-lhpmmap_shmem", f"-Wl,-rpath,{LIBRARY.parent}"]
     subprocess.run(
-        [compiler, "-Wall", "-Wextra", "-Werror", *flags, source, "-o", tmp_path / "program", *library], check=True
+        [compiler, "-Wall", "-Wextra", "-Werror", *flags, source, "-o", tmp_path / name, *library], check=True
     )
-    return outcome(1, tmp_path / "program")
+    return tmp_path / name
+
+
+def compile_and_run(tmp_path, text, *flags, suffix=".c"):
+    return outcome(1, compiled(tmp_path, text, *flags, suffix=suffix))
 
 
 def test_a_tool_replaces_functions(tmp_path):
@@ -372,3 +405,79 @@ def test_languages_and_ways_to_link(tmp_path, suffix, flags):
     if suffix == ".cc" and not shutil.which("g++"):
         pytest.skip("g++ is not installed")
     assert compile_and_run(tmp_path, text, *flags, suffix=suffix) == ([0], "2.5 4\n", "")
+
+
+def test_other_variables_of_the_same_size_are_another_program(tmp_path):
+    text = """
+    #include <shmem.h>
+    long first = FIRST, second = 3 - FIRST;
+    int main(void) { shmem_init(); shmem_finalize(); return 0; }
+    """
+    one, other = (compiled(tmp_path, text, f"-DFIRST={n}", "-Wl,--build-id", name=f"program{n}") for n in (1, 2))
+    copy = shutil.copy(one, tmp_path / "copy")
+    for program, want in [(copy, [0, 0]), (other, [1, 1])]:
+        job = new_job()
+        pes = start(2, one, ranks=[0], job=job) + start(2, program, ranks=[1], job=job)
+        ended = finish(pes)
+        assert [pe[0] for pe in ended] == want
+        assert ("runs another program" in "".join(pe[2] for pe in ended)) == (want == [1, 1])
+
+
+def test_realloc_uses_the_memory_behind_a_block(tmp_path):
+    text = """
+    #include <shmem.h>
+    #include <stdio.h>
+    #define MB ((size_t)1 << 20)
+    int main(void) {
+        shmem_init();
+        char *block = shmem_malloc(40 * MB), *other;
+        block[40 * MB - 1] = 7;
+        printf("%d ", shmem_realloc(block, 50 * MB) == block && block[40 * MB - 1] == 7);
+        printf("%d ", shmem_realloc(block, 65 * MB) == NULL);
+        printf("%d ", shmem_realloc(block, 1 * MB) == block);
+        other = shmem_malloc(63 * MB);
+        printf("%d ", other == block + MB);
+        printf("%d ", shmem_realloc(block, 2 * MB) == NULL);
+        shmem_free(block);
+        shmem_free(other);
+        printf("%d\\n", shmem_malloc(64 * MB) == block);
+        shmem_finalize();
+    }
+    """
+    assert compile_and_run(tmp_path, text) == ([0], "1 1 1 1 1 1\n", "")
+
+
+def test_sets_and_teams_of_one_pe_are_not_counted(tmp_path):
+    text = """
+    #include <shmem.h>
+    #include <stdio.h>
+    #define TEAMS 40
+    static long sync[SHMEM_REDUCE_SYNC_SIZE], work[SHMEM_REDUCE_MIN_WRKDATA_SIZE], from, to;
+    int main(void) {
+        shmem_team_t teams[TEAMS];
+        shmem_init();
+        int me = shmem_my_pe(), npes = shmem_n_pes(), wrong = 0;
+        for (int i = 0; i < 31; i++) {
+            from = me + i;
+            shmem_long_sum_to_all(&to, &from, 1, me, i, 1, work, sync);
+            wrong += to != me + i;
+        }
+        for (int i = 0; i < TEAMS; i++)
+            for (int pe = 0; pe < npes; pe++) {
+                shmem_team_t team;
+                wrong += shmem_team_split_strided(SHMEM_TEAM_WORLD, pe, 1, 1, NULL, 0, &team) != 0;
+                if (pe == me)
+                    teams[i] = team;
+            }
+        for (int i = 0; i < TEAMS; i++) {
+            from = me * i;
+            wrong += shmem_long_sum_reduce(teams[i], &to, &from, 1) != 0 || to != me * i;
+            wrong += shmem_long_collect(teams[i], &to, &from, 1) != 0 || to != me * i;
+            shmem_team_destroy(teams[i]);
+        }
+        printf("%d\\n", wrong);
+        shmem_finalize();
+    }
+    """
+    program = compiled(tmp_path, text, "-Wno-deprecated-declarations")
+    assert outcome(3, program) == ([0] * 3, "0\n" * 3, "")
