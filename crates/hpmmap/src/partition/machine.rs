@@ -253,7 +253,10 @@ mod tests {
         live.write("cgroup/a/cpuset.cpus", "2-3").unwrap();
         let written = live.root().read_bytes("cgroup/a/cpuset.cpus").unwrap();
         assert_eq!(written, b"2-3");
-        let error = live.remove_dir("cgroup/a".as_ref()).unwrap_err().to_string();
+        let error = live
+            .remove_dir("cgroup/a".as_ref())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("not empty"), "{error}");
         live.remove_dir("cgroup/b".as_ref()).unwrap();
         live.save("a", b"new").unwrap();
