@@ -438,7 +438,7 @@ impl Machine for Simulated {
                 assert!(name.starts_with("hpmmap_") && *tasks == format!("{name}-tasks.slice"));
                 for path in [format!("{unit}/{tasks}"), unit.to_string()] {
                     if self.root.join(CGROUP).join(&path).exists() {
-                        self.remove_cgroup(&format!("{CGROUP}/{path}"))?;
+                        self.remove_cgroup(format!("{CGROUP}/{path}"))?;
                     }
                 }
                 let names = self.root.entries(CGROUP).unwrap();
