@@ -49,8 +49,7 @@ static int range_is_misplaced(struct hpmmap_ctx *ctx, const struct bind *b,
 			continue;
 		}
 		nid = hpmmap_page_node(ctx, start, &shared);
-		if (nid != NUMA_NO_NODE && !node_isset(nid, b->named) &&
-		    (shared_too || !shared))
+		if (nid != NUMA_NO_NODE && !node_isset(nid, b->named) && (shared_too || !shared))
 			ret = hpmmap_handback_read(ctx, start, buf) != 0;
 		if (fatal_signal_pending(current))
 			ret = -EINTR;

@@ -63,8 +63,7 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx,
 {
 	unsigned long align = placement_align(ctx, len);
 	/* A stack is used from its end. */
-	unsigned long phase = hpmmap_wants_stack(ctx, flags) ?
-			      -len & (align - 1) : 0;
+	unsigned long phase = hpmmap_wants_stack(ctx, flags) ? -len & (align - 1) : 0;
 	unsigned long ret = -ENOMEM;
 	int i;
 
@@ -83,8 +82,7 @@ static unsigned long mmap_ours(struct hpmmap_ctx *ctx,
 						 len, flags, align, phase);
 		if (IS_ERR_VALUE(addr))
 			return addr;
-		ret = hpmmap_map_where_fit(ctx, place, addr, len, prot, flags, false,
-				    ahead);
+		ret = hpmmap_map_where_fit(ctx, place, addr, len, prot, flags, false, ahead);
 		if (ret != -EEXIST)
 			return ret;
 		addr = 0;

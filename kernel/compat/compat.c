@@ -189,6 +189,7 @@ DEFINE_STATIC_CALL_RET0(hpmmap_pmd_alloc, __pmd_alloc);
 DEFINE_STATIC_CALL_NULL(hpmmap_vma_adjust, vma_adjust_t);
 DEFINE_STATIC_CALL_RET0(hpmmap_copy_vma, copy_vma_t);
 DEFINE_STATIC_CALL_RET0(hpmmap_gup, gup_t);
+DEFINE_STATIC_CALL_NULL(hpmmap_split_huge_pud, __split_huge_pud);
 
 DEFINE_STATIC_CALL_NULL(hpmmap_folio_remove_rmap_pmd, folio_remove_rmap_pmd);
 
@@ -232,6 +233,12 @@ noinline void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start,
 				unsigned long end, unsigned long next)
 {
 	static_call(hpmmap_vma_adjust)(vma, start, end, next);
+	barrier();
+}
+
+noinline void compat_split_huge_pud(struct vm_area_struct *vma, pud_t *pudp, unsigned long addr)
+{
+	static_call_cond(hpmmap_split_huge_pud)(vma, pudp, addr);
 	barrier();
 }
 
@@ -403,8 +410,7 @@ struct mmu_notifier_subscriptions {
 	struct hlist_head deferred_list;
 };
 
-bool compat_interval_try_begin(struct mmu_interval_notifier *notifier,
-			       unsigned long *seq)
+bool compat_interval_try_begin(struct mmu_interval_notifier *notifier, unsigned long *seq)
 {
 	struct mmu_notifier_subscriptions *all = notifier->mm->notifier_subscriptions;
 	bool ret;
@@ -593,6 +599,7 @@ static const struct {
 	FUNCTION_AS("vma_adjust_trans_huge", hpmmap_vma_adjust, &lacks_gigabytes),
 	FUNCTION_AS("copy_vma", hpmmap_copy_vma, &lacks_gigabytes),
 	FUNCTION_AS("__get_user_pages", hpmmap_gup, &lacks_gigabytes),
+	FUNCTION_AS("__split_huge_pud", hpmmap_split_huge_pud, &lacks_gigabytes),
 	FUNCTION_AS("folio_remove_rmap_pmd", hpmmap_folio_remove_rmap_pmd, &lacks_gigabytes),
 #ifdef COMPAT_FOLIO_WALK
 	FUNCTION_AS("folio_walk_start", hpmmap_folio_walk_start, &lacks_gigabytes),

@@ -49,8 +49,7 @@ int vfs_path_lookup(struct dentry *dentry, struct vfsmount *mnt,
 		    const char *name, unsigned int flags, struct path *path);
 
 /* Where the traced function continues. */
-static __always_inline void compat_ftrace_set_ip(struct ftrace_regs *fregs,
-						 unsigned long ip)
+static __always_inline void compat_ftrace_set_ip(struct ftrace_regs *fregs, unsigned long ip)
 {
 #ifdef ftrace_regs_set_instruction_pointer
 	ftrace_regs_set_instruction_pointer(fregs, ip);
@@ -60,8 +59,7 @@ static __always_inline void compat_ftrace_set_ip(struct ftrace_regs *fregs,
 }
 
 /* The traced function's argument @n, the first being 0; at most 1 before 6.6. */
-static __always_inline unsigned long compat_ftrace_arg(struct ftrace_regs *fregs,
-						       unsigned int n)
+static __always_inline unsigned long compat_ftrace_arg(struct ftrace_regs *fregs, unsigned int n)
 {
 #ifdef ftrace_regs_get_argument
 	return ftrace_regs_get_argument(fregs, n);
@@ -129,8 +127,7 @@ static inline unsigned long compat_get_unmapped_area(unsigned long addr,
 }
 
 /* Takes a range of one mapping out of the page tables; mmap_lock held. */
-static inline void compat_zap(struct vm_area_struct *vma, unsigned long start,
-			      unsigned long len)
+static inline void compat_zap(struct vm_area_struct *vma, unsigned long start, unsigned long len)
 {
 	mmap_assert_locked(vma->vm_mm);
 #if defined(HAVE_ZAP_VMA_RANGE)
@@ -249,8 +246,7 @@ static inline bool compat_is_dumpable(struct task_struct *thread, struct mm_stru
 }
 
 /* Clears, then sets flags; mmap_lock held for writing. */
-static inline void compat_vm_flags_mod(struct vm_area_struct *vma,
-				       vm_flags_t set, vm_flags_t clear)
+static inline void compat_vm_flags_mod(struct vm_area_struct *vma, vm_flags_t set, vm_flags_t clear)
 {
 	mmap_assert_write_locked(vma->vm_mm);
 #ifdef HAVE_VM_FLAGS_MOD
@@ -449,8 +445,7 @@ static inline bool compat_mm_is_owned(struct mm_struct *mm)
  * mmu_interval_read_begin() without a wait: false where something is being changed. Who
  * wants to wait for that, killably, holds no lock.
  */
-bool compat_interval_try_begin(struct mmu_interval_notifier *notifier,
-			       unsigned long *seq);
+bool compat_interval_try_begin(struct mmu_interval_notifier *notifier, unsigned long *seq);
 int compat_interval_wait(struct mmu_interval_notifier *notifier);
 
 /* Of a notifier that nothing concerns. */
@@ -594,6 +589,7 @@ void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool ta
 /* The kernel's own, whoever redirects them. */
 void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start, unsigned long end,
 		       unsigned long next);
+void compat_split_huge_pud(struct vm_area_struct *vma, pud_t *pudp, unsigned long addr);
 struct vm_area_struct *compat_copy_vma(struct vm_area_struct **vmap, unsigned long to,
 				       unsigned long len, pgoff_t pgoff, unsigned long fifth,
 				       unsigned long sixth, unsigned long seventh);

@@ -480,7 +480,6 @@ static void of_a_mount(void)
 		split();
 		CHECK_EQ(number_in(SYSFS, "shared/splits_1g"), splits + 1);
 		guest_expects(&vm, 0, SIZE, 1);
-		expect_nested(1, 0);
 		for (int i = 0; i < 400 && number_in(SYSFS, "shared/joins_1g") == joins; i++)
 			pause_ms(50);
 		CHECK_EQ(number_in(SYSFS, "shared/joins_1g"), joins + 1);

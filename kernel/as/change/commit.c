@@ -190,8 +190,7 @@ static void commit_range(struct hpmmap_ctx *ctx, unsigned long start,
 		bool collapse = false, large = false, done;
 
 		mmap_read_lock(ctx->mm);
-		while ((vma = commit_next(ctx, vma, &addr, end,
-					  only_present))) {
+		while ((vma = commit_next(ctx, vma, &addr, end, only_present))) {
 			next = commit_run(ctx, vma, addr, end, blocks, addr >= small, &large);
 			if (next == addr && !large) {
 				next = min(vma->vm_end, (addr & SLOT_MASK) + SLOT_SIZE);
@@ -345,8 +344,7 @@ bool hpmmap_vma_collapse_soon(struct hpmmap_ctx *ctx, const struct vm_fault *vmf
 	    !xa_get_mark(&ctx->store.blocks, slot, SLOT_SPLIT) ||
 	    hpmmap_slot_is_marked(ctx, slot) ||
 	    !(vmf->flags & FAULT_FLAG_USER) || current->mm != ctx->mm ||
-	    mutex_is_locked(&ctx->ops) ||
-	    atomic_cmpxchg_acquire(&ctx->collapse.queued, 0, 1))
+	    mutex_is_locked(&ctx->ops) || atomic_cmpxchg_acquire(&ctx->collapse.queued, 0, 1))
 		return false;
 	ctx->collapse.slot = slot;
 	init_task_work(&ctx->collapse.work, collapse_work);

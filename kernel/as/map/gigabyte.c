@@ -401,6 +401,8 @@ int hpmmap_gigabyte_join(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, uns
 	if (atomic_read(unmapping_of(file))) {
 		ret = -EAGAIN;
 	} else if (pudp && is_joinable(vma, addr, *pudp, &entry)) {
+		/* So that KVM maps the gigabyte by one entry, too. */
+		compat_split_huge_pud(vma, pudp, addr);
 		replace_table(vma, addr, pudp, *pudp, entry, NULL, true);
 		if (!ctx)
 			atomic_long_inc(&hpmmap_gigabyte_counts[fresh ? HPMMAP_GIGABYTE_ENTRIES :
@@ -532,6 +534,8 @@ void hpmmap_gigabyte_split(struct vm_area_struct *vma, unsigned long addr)
 	if (below != ptl)
 		spin_unlock(below);
 	spin_unlock(ptl);
+	/* KVM, told of less, may have mapped the whole gigabyte since: the core tells it of all, and finds a table. */
+	compat_split_huge_pud(vma, pudp, addr);
 	was_split(mm, addr);
 }
 

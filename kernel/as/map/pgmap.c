@@ -111,8 +111,7 @@ bool hpmmap_pgmap_is_done(struct vm_area_struct *vma, pmd_t *pmdp)
 	pmd_t pmd = READ_ONCE(*pmdp);
 
 	lockdep_assert_held(&vma->vm_mm->mmap_lock);
-	return !pmd_none(pmd) && pmd_leaf(pmd) &&
-	       (pmd_write(pmd) || !(vma->vm_flags & VM_WRITE));
+	return !pmd_none(pmd) && pmd_leaf(pmd) && (pmd_write(pmd) || !(vma->vm_flags & VM_WRITE));
 }
 
 /*
@@ -455,8 +454,7 @@ bool hpmmap_pgmap_insert_special(struct vm_fault *vmf, struct page *page, bool w
 	if (!ptep)
 		return false;
 	if (pte_none(ptep_get(ptep)))
-		set_pte_at(vma->vm_mm, addr, ptep,
-			   pte_mkspecial(window_entry(vma, page, write)));
+		set_pte_at(vma->vm_mm, addr, ptep, pte_mkspecial(window_entry(vma, page, write)));
 	spin_unlock(ptl);
 	return true;
 }

@@ -241,7 +241,7 @@ static vm_fault_t map_pool(struct view *v)
 		ret = VM_FAULT_OOM;
 	else if (hpmmap_block_is_lost(block))
 		ret = VM_FAULT_HWPOISON;
-	else if (block->folio && folio_ref_count(block->folio) <= 0)
+	else if ((block->folio && folio_ref_count(block->folio) <= 0) || hpmmap_grant_is_revoked(v->att->grant))
 		ret = VM_FAULT_SIGBUS;
 	else if (map_slot(v, write))
 		map_around(v);
