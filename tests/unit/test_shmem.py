@@ -143,7 +143,9 @@ def test_jobs_with_long_names_are_apart():
 def test_a_job_without_a_name_or_size_is_refused(env):
     ran = subprocess.run([PROGRAMS / "sync"], env=clean_env(**env), capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("shmem_init: a launcher has started this PE, but says neither its job nor how many PEs ")
+    assert ran.stderr.startswith(
+        "shmem_init: a launcher has started this PE, but says neither its job nor how many PEs "
+    )
 
 
 def test_alone_it_is_one_pe():
