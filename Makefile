@@ -23,7 +23,7 @@ help:
 	@echo 'make bench-fork         instructions to fork, execute a program and wait, with 1 GB of memory'
 	@echo 'make bench-children     instructions that the children of a shell cost, natively and registered'
 	@echo 'make bench-colocation   what neighbours do to lammps under each memory manager; BENCH_ARGS: more (an hour)'
-	@echo "make study              the seeds' figures and tables measured, in one report (two hours a kernel); STUDY_ARGS=--list, --only ..."
+	@echo "make study              the seeds' figures and tables measured, in one report (three and a half hours a kernel); STUDY_ARGS=--list, --only ..."
 	@echo 'make module KVER=...    build/<version>/hpmmap.ko, by default for the running kernel'
 	@echo 'make module DEBUG=1     the same with assertions, and hooks that can be skipped: build/<version>/debug/hpmmap.ko'
 	@echo 'make modules            the same for the kernels that are tested'

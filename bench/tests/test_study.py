@@ -103,9 +103,9 @@ def test_each_part_is_used_and_read():
         assert not re.search("{(kernel|out)", words) and ("6.99" in words or one.kernels), words
 
 
-def test_a_kernel_takes_two_and_a_half_hours_by_the_estimates():
+def test_a_kernel_takes_three_and_a_half_hours_by_the_estimates():
     minutes = [one.minutes for one in runner.load_parts().values()]
-    assert sum(minutes) <= 150
+    assert sum(minutes) <= 210
 
 
 DATA = {"p": {"runs": {"a": {"mean": 6, "name": "x"}}, "rows": [{"k": 1, "v": 2}, {"k": 2, "v": 4.5, "none": None}]}}
