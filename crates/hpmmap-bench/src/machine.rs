@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use hpmmap_base::VERSION;
 use hpmmap_base::size::short;
-use hpmmap_host::{Root, pool, process};
+use hpmmap_host::{Root, chosen, pool, process};
 
 use super::plan::{Allocator, Case, GIGABYTE, LARGE_PAGE, Method, Provider};
 
@@ -29,8 +29,7 @@ const LIBRARIES: [&str; 6] = [
 /// The setting of transparent huge pages: the word in brackets.
 pub fn thp(root: &Root) -> Option<String> {
     let text = root.read(THP).ok()?;
-    let (_, rest) = text.split_once('[')?;
-    Some(rest.split_once(']')?.0.to_string())
+    chosen(&text).map(str::to_string)
 }
 
 /// The directory of reserved pages of a size.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::signals::{Means, Watched};
 use hpmmap_base::size::{Size, short};
-use hpmmap_host::{Root, node, pool, process};
+use hpmmap_host::{Root, chosen, node, pool, process};
 use hpmmap_sys::child::{Setup, Signal};
 use hpmmap_sys::clock::ticks;
 use serde::Deserialize;
@@ -481,10 +481,7 @@ fn pool_bytes(root: &Root, node: u32) -> Result<u64> {
 /// The value of a file; of a choice between words that in brackets.
 fn value(root: &Root, path: &str) -> Option<String> {
     let text = root.read(path).ok()?;
-    let chosen = text
-        .split_once('[')
-        .and_then(|(_, rest)| rest.split_once(']'));
-    Some(chosen.map_or(text.as_str(), |(word, _)| word).to_string())
+    Some(chosen(&text).unwrap_or(&text).to_string())
 }
 
 /// Removes what was added to a pool, which has `more` than before. If that is not known it is what
@@ -564,6 +561,11 @@ mod tests {
         list.iter().map(line).collect()
     }
 
+    fn assert_no_journal(fixture: &Fixture) {
+        let left = fixture.root().entries("run/hpmmap/bench").unwrap();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
     /// Undoes changes that a benchmark has made.
     fn undone(fixture: &Fixture, list: Vec<Undo>) -> Vec<String> {
         let mut prepared = Prepared::new(&fixture.root());
@@ -594,13 +596,7 @@ mod tests {
         );
         assert_eq!((read(THP), read(&pages)), ("defer".into(), "4".into()));
         assert!(prepared.set_back().is_empty());
-        assert!(
-            fixture
-                .root()
-                .entries("run/hpmmap/bench")
-                .unwrap()
-                .is_empty()
-        );
+        assert_no_journal(&fixture);
     }
 
     #[test]
@@ -693,13 +689,7 @@ mod tests {
         assert!(!fixture.root().join(left).exists());
         drop(prepared);
         assert_eq!(fixture.root().read(THP).unwrap(), "madvise");
-        assert!(
-            fixture
-                .root()
-                .entries("run/hpmmap/bench")
-                .unwrap()
-                .is_empty()
-        );
+        assert_no_journal(&fixture);
     }
 
     #[test]

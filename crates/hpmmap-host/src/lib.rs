@@ -22,4 +22,4 @@ pub mod window;
 
 pub mod fixture;
 
-pub use root::{Error, Result, Root};
+pub use root::{Error, Result, Root, chosen};

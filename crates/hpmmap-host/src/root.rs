@@ -50,6 +50,11 @@ impl Error {
     }
 }
 
+/// Of words of which one holds, such as `always [madvise] never`, that in brackets.
+pub fn chosen(text: &str) -> Option<&str> {
+    Some(text.split_once('[')?.1.split_once(']')?.0)
+}
+
 /// `Ok(None)` if the file does not exist.
 pub(crate) fn optional<T>(result: Result<T>) -> Result<Option<T>> {
     match result {

@@ -1,7 +1,7 @@
 //! Obstacles for loading a module: lockdown, signatures, Secure Boot, and other users of the
 //! hooks.
 
-use crate::root::optional;
+use crate::root::{chosen, optional};
 use crate::{Result, Root};
 
 /// Kernel lockdown.
@@ -21,7 +21,7 @@ pub fn lockdown(root: &Root) -> Result<Lockdown> {
         "sys/kernel/security/lockdown",
         "a lockdown mode in brackets",
         |text| {
-            let word = text.split_once('[')?.1.split_once(']')?.0;
+            let word = chosen(text)?;
             match word {
                 "none" => Some(Lockdown::None),
                 "integrity" => Some(Lockdown::Integrity),
