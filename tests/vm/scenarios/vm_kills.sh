@@ -16,7 +16,9 @@ inner_setup firmware
 DIR=/tmp/vm-kills
 OTHERS=/tmp/vm-others
 inner_ram $DIR size=256M
-inner_ram $OTHERS
+mkdir -p $OTHERS
+mount -t hpmmap none $OTHERS
+INNER_MOUNTS+=("$OTHERS")
 
 # vm MB OPTION...: its file has no name.
 vm() {
