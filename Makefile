@@ -120,6 +120,7 @@ kdump: tools modules
 	$(PYTHON) tests/kdump/run
 
 nodes: deb
+	@scripts/setup nodes
 	@set -e; for suite in $(or $(sort $(foreach run,$(NODES),$(firstword $(subst :, ,$(run))))),bookworm trixie); do \
 		grep -q "^VERSION_CODENAME=$$suite$$" /etc/os-release || $(MAKE) --no-print-directory deb SUITE=$$suite; done
 	$(PYTHON) tests/nodes/run $(NODES)
