@@ -339,7 +339,8 @@ struct hpmmap_launch {
  * Needs CAP_SYS_ADMIN.
  *
  * Errors: EBADF (@cgroup_fd is not a directory of the unified hierarchy),
- * ENOENT (the cgroup was removed), EINVAL also for the root of the hierarchy.
+ * ENOENT (the cgroup was removed), EINVAL also for the root of the hierarchy and
+ * more than 64 levels below it, where memory counts for the ancestor at that level.
  */
 struct hpmmap_limit_set {
 	__u32 size;
@@ -435,8 +436,9 @@ struct hpmmap_promise {
  * promise to a launch is taken out of what counts for the launching process. Needs
  * CAP_SYS_ADMIN, except for a launch whose promise can be taken out of others as a whole.
  *
- * Errors: ENOSPC (it cannot be kept), ENXIO (the NUMA node has no pool), EBADF, ENOENT as for
- * HPMMAP_IOC_LIMIT_SET, EINVAL also if the file keeps no launch.
+ * Errors: ENOSPC (it cannot be kept), EDQUOT (without CAP_SYS_ADMIN: with other launches it would be
+ * more than the limit of its user or of one of its cgroups), ENXIO (the NUMA node has no pool),
+ * EBADF, ENOENT as for HPMMAP_IOC_LIMIT_SET, EINVAL also if the file keeps no launch.
  */
 struct hpmmap_promise_set {
 	__u32 size;

@@ -65,8 +65,7 @@ void hpmmap_tally_put(struct hpmmap_tally *t)
 }
 
 /* Takes over the caller's references to payers; NULL if there is no memory. */
-static struct hpmmap_account *account_of(struct hpmmap_payer *user,
-					 struct hpmmap_payer *group,
+static struct hpmmap_account *account_of(struct hpmmap_payer *user, struct hpmmap_payer *group,
 					 struct hpmmap_tally *tally)
 {
 	struct hpmmap_account *a, *fresh = kzalloc(struct_size(fresh, on_node, nr_node_ids),
@@ -135,9 +134,8 @@ bool hpmmap_account_is_current(const struct hpmmap_account *account)
 	if (!uid_eq(account->user->uid, hpmmap_charged_uid()))
 		return false;
 	rcu_read_lock();
-	cgroup = task_dfl_cgroup(current);
-	ret = (cgroup->level ? cgroup : NULL) ==
-	      (account->group ? account->group->cgroup : NULL);
+	cgroup = hpmmap_current_cgroup();
+	ret = (cgroup->level ? cgroup : NULL) == (account->group ? account->group->cgroup : NULL);
 	rcu_read_unlock();
 	return ret;
 }
@@ -169,8 +167,7 @@ struct hpmmap_account *hpmmap_account_get(struct hpmmap_account __rcu *const *fr
 }
 
 /* Lets a pointer point to another account, which gets a reference; that to the old one is put. */
-void hpmmap_account_set(struct hpmmap_account __rcu **at,
-			struct hpmmap_account *account)
+void hpmmap_account_set(struct hpmmap_account __rcu **at, struct hpmmap_account *account)
 {
 	refcount_inc(&account->refs);
 	hpmmap_account_put(unrcu_pointer(xchg(at, RCU_INITIALIZER(account))));
@@ -236,23 +233,20 @@ void hpmmap_account_peak(struct hpmmap_account *account, unsigned long spare)
  * Counts charged blocks that were found. @spare: blocks of the account that the caller knows
  * to be unused.
  */
-void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr,
-			  unsigned long spare)
+void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr, unsigned long spare)
 {
 	atomic_long_add(nr, &account->tally->held);
 	hpmmap_account_peak(account, spare);
 }
 
 /* The same for blocks that are given back at once or not in use: the peak does not change. */
-void hpmmap_account_tally_unused(struct hpmmap_account *account,
-				 unsigned long nr)
+void hpmmap_account_tally_unused(struct hpmmap_account *account, unsigned long nr)
 {
 	atomic_long_add(nr, &account->tally->held);
 }
 
 /* Charges without regard to limits and the peak: the caller gives up as many next. */
-void hpmmap_account_charge_anyway(struct hpmmap_account *account,
-				  unsigned long nr)
+void hpmmap_account_charge_anyway(struct hpmmap_account *account, unsigned long nr)
 {
 	struct hpmmap_payer *p;
 
@@ -287,8 +281,7 @@ void hpmmap_account_uncharge(struct hpmmap_account *account, unsigned long nr)
  * The payer whose limit forbids to charge so many blocks, which lives as long as the account;
  * or NULL.
  */
-struct hpmmap_payer *hpmmap_account_full(struct hpmmap_account *account,
-					 unsigned long nr)
+struct hpmmap_payer *hpmmap_account_full(struct hpmmap_account *account, unsigned long nr)
 {
 	struct hpmmap_payer *p;
 
@@ -326,8 +319,7 @@ static long unclaimed(const struct hpmmap_claim *c)
 }
 
 /* The last part of a chain of promises. */
-static struct hpmmap_payer *chain_of(struct hpmmap_payer *user, struct hpmmap_payer *group,
-				     int nid)
+static struct hpmmap_payer *chain_of(struct hpmmap_payer *user, struct hpmmap_payer *group, int nid)
 {
 	struct hpmmap_payer *p;
 
@@ -512,8 +504,7 @@ struct hpmmap_payer *hpmmap_account_launch(struct hpmmap_account *account, u64 l
 }
 
 /* Do the account's blocks count for this payer? */
-bool hpmmap_account_counts_for(struct hpmmap_account *account,
-			       struct hpmmap_payer *payer)
+bool hpmmap_account_counts_for(struct hpmmap_account *account, struct hpmmap_payer *payer)
 {
 	struct hpmmap_payer *p;
 

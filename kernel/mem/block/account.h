@@ -19,26 +19,20 @@ void hpmmap_tally_put(struct hpmmap_tally *t);
 struct hpmmap_account *hpmmap_account_get_current(struct hpmmap_tally *tally);
 bool hpmmap_account_is_current(const struct hpmmap_account *account);
 struct hpmmap_account *hpmmap_account_get(struct hpmmap_account __rcu *const *from);
-void hpmmap_account_set(struct hpmmap_account __rcu **at,
-			struct hpmmap_account *account);
+void hpmmap_account_set(struct hpmmap_account __rcu **at, struct hpmmap_account *account);
 kuid_t hpmmap_account_uid_at(struct hpmmap_account __rcu *const *from);
 void hpmmap_account_put(struct hpmmap_account *account);
 int hpmmap_account_charge(struct hpmmap_account *account, unsigned long nr);
-void hpmmap_account_charge_anyway(struct hpmmap_account *account,
-				  unsigned long nr);
+void hpmmap_account_charge_anyway(struct hpmmap_account *account, unsigned long nr);
 void hpmmap_account_peak(struct hpmmap_account *account, unsigned long spare);
-void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr,
-			  unsigned long spare);
-void hpmmap_account_tally_unused(struct hpmmap_account *account,
-				 unsigned long nr);
+void hpmmap_account_tally(struct hpmmap_account *account, unsigned long nr, unsigned long spare);
+void hpmmap_account_tally_unused(struct hpmmap_account *account, unsigned long nr);
 void hpmmap_account_refund(struct hpmmap_account *account, unsigned long nr);
 void hpmmap_account_uncharge(struct hpmmap_account *account, unsigned long nr);
-struct hpmmap_payer *hpmmap_account_full(struct hpmmap_account *account,
-					 unsigned long nr);
+struct hpmmap_payer *hpmmap_account_full(struct hpmmap_account *account, unsigned long nr);
 unsigned long hpmmap_account_room(struct hpmmap_account *account);
 unsigned long hpmmap_account_limit(const struct hpmmap_account *account);
-bool hpmmap_account_counts_for(struct hpmmap_account *account,
-			       struct hpmmap_payer *payer);
+bool hpmmap_account_counts_for(struct hpmmap_account *account, struct hpmmap_payer *payer);
 unsigned long hpmmap_account_free(struct hpmmap_account *account, int nid, bool out);
 unsigned long hpmmap_account_free_all(struct hpmmap_account *account, const nodemask_t *nodes,
 				      bool out);

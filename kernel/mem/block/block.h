@@ -297,16 +297,14 @@ static inline atomic_long_t *hpmmap_folio_gigabytes(struct folio *folio)
 
 void hpmmap_block_prepare(struct hpmmap_block *block, unsigned long pfn, int nid);
 void hpmmap_block_attach_linux(struct hpmmap_block *block, struct address_space *mapping);
-int hpmmap_block_write(struct hpmmap_block *block, unsigned int i,
-		       const void *from);
+int hpmmap_block_write(struct hpmmap_block *block, unsigned int i, const void *from);
 int hpmmap_block_fill(struct hpmmap_owner *owner, struct hpmmap_block *block,
 		      unsigned int first, unsigned int nr);
 bool hpmmap_block_zero_unless(struct hpmmap_block *block, spinlock_t *lock, const bool *stop);
 void hpmmap_block_zero(struct hpmmap_block *block);
 bool hpmmap_block_clean(struct hpmmap_block *block);
 void hpmmap_block_clear(struct hpmmap_owner *owner, struct hpmmap_block *block);
-void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first,
-			    unsigned int nr);
+void hpmmap_block_set_stale(struct hpmmap_block *block, unsigned int first, unsigned int nr);
 int hpmmap_block_copy(struct hpmmap_owner *owner, struct hpmmap_block *to,
 		      unsigned int to_page, struct hpmmap_block *from,
 		      unsigned int from_page, unsigned int nr);

@@ -24,8 +24,7 @@
  * Returns the pointer that leads to chunk @nr, or the NULL pointer where it
  * would be linked.
  */
-static struct hpmmap_buddy_chunk **chunk_link(struct hpmmap_buddy *b,
-					      unsigned long nr)
+static struct hpmmap_buddy_chunk **chunk_link(struct hpmmap_buddy *b, unsigned long nr)
 {
 	struct hpmmap_buddy_chunk **link = &b->root;
 	unsigned long bits = nr;
@@ -55,8 +54,7 @@ static void chunk_unlink(struct hpmmap_buddy_chunk **link)
 	*link = heir;
 }
 
-static void bucket_insert(struct hpmmap_buddy *b,
-			  struct hpmmap_buddy_chunk *chunk)
+static void bucket_insert(struct hpmmap_buddy *b, struct hpmmap_buddy_chunk *chunk)
 {
 	struct hpmmap_buddy_chunk **head = &b->bucket[chunk->tree[1]];
 
@@ -178,8 +176,7 @@ static bool has_one(const u8 *bytes, u8 what, unsigned int nr)
 
 static bool range_valid(unsigned long unit, unsigned long nr)
 {
-	return nr && unit < HPMMAP_BUDDY_NR_UNITS &&
-	       nr <= HPMMAP_BUDDY_NR_UNITS - unit;
+	return nr && unit < HPMMAP_BUDDY_NR_UNITS && nr <= HPMMAP_BUDDY_NR_UNITS - unit;
 }
 
 /* Number of units from @unit on that are in its chunk and before @end. */
@@ -243,8 +240,7 @@ void hpmmap_buddy_init(struct hpmmap_buddy *b)
 }
 
 /* The chunk of a unit, which need not be present; NULL if the allocator has none there. */
-struct hpmmap_buddy_chunk *hpmmap_buddy_chunk_find(const struct hpmmap_buddy *b,
-						   unsigned long unit)
+struct hpmmap_buddy_chunk *hpmmap_buddy_chunk_find(const struct hpmmap_buddy *b, unsigned long unit)
 {
 	/* chunk_link() changes nothing: the const is cast away only to share its code. */
 	return *chunk_link((struct hpmmap_buddy *)b, unit / CHUNK_UNITS);
@@ -255,8 +251,7 @@ struct hpmmap_buddy_chunk *hpmmap_buddy_chunk_find(const struct hpmmap_buddy *b,
  * until hpmmap_buddy_chunk_remove(). Returns 0; -EINVAL if @nr is beyond the largest physical
  * address, or -EEXIST: then @chunk stays the caller's.
  */
-int hpmmap_buddy_chunk_insert(struct hpmmap_buddy *b,
-			      struct hpmmap_buddy_chunk *chunk,
+int hpmmap_buddy_chunk_insert(struct hpmmap_buddy *b, struct hpmmap_buddy_chunk *chunk,
 			      unsigned long nr)
 {
 	struct hpmmap_buddy_chunk **link;
@@ -274,8 +269,7 @@ int hpmmap_buddy_chunk_insert(struct hpmmap_buddy *b,
 }
 
 /* Takes a chunk out. Returns 0, and it is the caller's, or -EBUSY if a unit of it is present. */
-int hpmmap_buddy_chunk_remove(struct hpmmap_buddy *b,
-			      struct hpmmap_buddy_chunk *chunk)
+int hpmmap_buddy_chunk_remove(struct hpmmap_buddy *b, struct hpmmap_buddy_chunk *chunk)
 {
 	if (chunk->nr_present)
 		return -EBUSY;
@@ -327,8 +321,7 @@ int hpmmap_buddy_remove(struct hpmmap_buddy *b, unsigned long unit, unsigned lon
  * Allocates a block of 2^order units. @unit: out: the first one, a multiple of 2^order.
  * Returns 0, -EINVAL if @order is larger than HPMMAP_BUDDY_MAX_ORDER, or -ENOMEM.
  */
-int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
-		       unsigned long *unit)
+int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order, unsigned long *unit)
 {
 	struct hpmmap_buddy_chunk *chunk;
 	unsigned int node = 1;
@@ -359,8 +352,7 @@ int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
  * the chunk of that number of another allocator. @unit: out: the first one. Returns how many,
  * 0 if there is none.
  */
-unsigned int hpmmap_buddy_alloc_unlike(struct hpmmap_buddy *b,
-				       struct hpmmap_buddy_chunk *chunk,
+unsigned int hpmmap_buddy_alloc_unlike(struct hpmmap_buddy *b, struct hpmmap_buddy_chunk *chunk,
 				       const struct hpmmap_buddy_chunk *other,
 				       unsigned int nr, unsigned long *unit)
 {
@@ -392,8 +384,7 @@ static bool block_valid(unsigned long unit, unsigned int order)
  * -EINVAL if @order is too large, or @unit not aligned to it or beyond the largest physical
  * address; -ENOENT if a unit is not present, else -EBUSY if one is not free.
  */
-int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
-		      unsigned int order)
+int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit, unsigned int order)
 {
 	unsigned int first = unit % CHUNK_UNITS;
 	struct hpmmap_buddy_chunk *chunk;

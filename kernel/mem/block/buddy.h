@@ -86,27 +86,19 @@ struct hpmmap_buddy {
 void hpmmap_buddy_init(struct hpmmap_buddy *b);
 struct hpmmap_buddy_chunk *hpmmap_buddy_chunk_find(const struct hpmmap_buddy *b,
 						   unsigned long unit);
-int hpmmap_buddy_chunk_insert(struct hpmmap_buddy *b,
-			      struct hpmmap_buddy_chunk *chunk,
+int hpmmap_buddy_chunk_insert(struct hpmmap_buddy *b, struct hpmmap_buddy_chunk *chunk,
 			      unsigned long nr);
-int hpmmap_buddy_chunk_remove(struct hpmmap_buddy *b,
-			      struct hpmmap_buddy_chunk *chunk);
+int hpmmap_buddy_chunk_remove(struct hpmmap_buddy *b, struct hpmmap_buddy_chunk *chunk);
 
-int hpmmap_buddy_add(struct hpmmap_buddy *b, unsigned long unit,
-		     unsigned long nr);
-int hpmmap_buddy_remove(struct hpmmap_buddy *b, unsigned long unit,
-			unsigned long nr);
+int hpmmap_buddy_add(struct hpmmap_buddy *b, unsigned long unit, unsigned long nr);
+int hpmmap_buddy_remove(struct hpmmap_buddy *b, unsigned long unit, unsigned long nr);
 
-int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order,
-		       unsigned long *unit);
-unsigned int hpmmap_buddy_alloc_unlike(struct hpmmap_buddy *b,
-				       struct hpmmap_buddy_chunk *chunk,
+int hpmmap_buddy_alloc(struct hpmmap_buddy *b, unsigned int order, unsigned long *unit);
+unsigned int hpmmap_buddy_alloc_unlike(struct hpmmap_buddy *b, struct hpmmap_buddy_chunk *chunk,
 				       const struct hpmmap_buddy_chunk *other,
 				       unsigned int nr, unsigned long *unit);
-int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit,
-		      unsigned int order);
-int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit,
-			    unsigned long nr);
+int hpmmap_buddy_take(struct hpmmap_buddy *b, unsigned long unit, unsigned int order);
+int hpmmap_buddy_free_range(struct hpmmap_buddy *b, unsigned long unit, unsigned long nr);
 
 int hpmmap_buddy_largest(const struct hpmmap_buddy *b);
 bool hpmmap_buddy_chunk_is_free(const struct hpmmap_buddy_chunk *chunk);

@@ -77,8 +77,7 @@ struct pool_node {
 
 extern struct pool_node *pool_nodes[MAX_NUMNODES];
 
-static inline void block_set_state(struct hpmmap_block *block,
-			    enum hpmmap_block_state state)
+static inline void block_set_state(struct hpmmap_block *block, enum hpmmap_block_state state)
 {
 	WRITE_ONCE(block->state, state);
 }
@@ -146,8 +145,7 @@ static inline unsigned long nr_unclean(const struct pool_node *pn)
 }
 
 /* The blocks that an account's user owes. Users may share a counter: it costs zeroing only. */
-static inline unsigned int *owed_of(struct pool_node *pn,
-				    const struct hpmmap_account *account)
+static inline unsigned int *owed_of(struct pool_node *pn, const struct hpmmap_account *account)
 {
 	return &pn->owed[hash_32(__kuid_val(hpmmap_account_user(account)->uid), OWED_BITS)];
 }
@@ -190,14 +188,12 @@ void blocks_free(struct list_head *list);
 bool stock_is_asked(const struct hpmmap_account *account);
 bool stock_take(struct hpmmap_account *account, int nid, unsigned long nr, bool clean,
 		struct list_head *out);
-void stock_fill(struct hpmmap_account *account, int nid, unsigned int most,
-		struct list_head *list);
+void stock_fill(struct hpmmap_account *account, int nid, unsigned int most, struct list_head *list);
 bool stock_is_full(struct list_head *list);
 void stock_put(struct list_head *list, bool displace);
 unsigned int stock_spare(struct hpmmap_account *account);
 void stocks_take_all(bool unclean, struct list_head *out);
-unsigned int unclean_take(struct pool_node *pn, unsigned long nr, bool yields,
-			  unsigned long *unit);
+unsigned int unclean_take(struct pool_node *pn, unsigned long nr, bool yields, unsigned long *unit);
 void owed_trim(struct pool_node *pn);
 void zeroer_add(struct pool_node *pn, unsigned long nr);
 void zeroer_hurry(struct pool_node *pn);

@@ -40,8 +40,7 @@ int hpmmap_pool_nearest(int nid, const nodemask_t *nodes, nodemask_t *tried)
 	hpmmap_for_each_node(n, *nodes) {
 		if (node_isset(n, *tried) || !pool_node_find(n))
 			continue;
-		if (best == NUMA_NO_NODE ||
-		    node_distance(nid, n) < node_distance(nid, best))
+		if (best == NUMA_NO_NODE || node_distance(nid, n) < node_distance(nid, best))
 			best = n;
 	}
 	if (best != NUMA_NO_NODE)
@@ -78,8 +77,7 @@ int hpmmap_placement_turn(const struct hpmmap_placement *place,
 	unsigned long run = 1, sum = 0;
 	int nid;
 
-	if (place->large && left >> LARGE_ORDER &&
-	    IS_ALIGNED(slot, 1UL << LARGE_ORDER)) {
+	if (place->large && left >> LARGE_ORDER && IS_ALIGNED(slot, 1UL << LARGE_ORDER)) {
 		run = 1UL << LARGE_ORDER;
 		slot >>= LARGE_ORDER;
 	}

@@ -21,6 +21,9 @@
 #define LIMIT_NONE ULONG_MAX
 #define LIMIT_DEFAULT (ULONG_MAX - 1)	/* follow default_limit */
 
+/* Of cgroups below the root. */
+#define MOST_LEVELS 64
+
 /* The share of all pool memory that a user may hold unless a limit is set. */
 #define DEFAULT_PERCENT 50
 
@@ -73,8 +76,7 @@ void hpmmap_payer_put(struct hpmmap_payer *p)
 }
 
 /* In blocks. */
-static unsigned long rule_limit(const struct hpmmap_rule *rule,
-				unsigned long inherited)
+static unsigned long rule_limit(const struct hpmmap_rule *rule, unsigned long inherited)
 {
 	if (rule->percent)
 		return div_u64((u64)hpmmap_pool_count_all(&node_states[N_POSSIBLE]) *
@@ -94,8 +96,7 @@ static void payer_update(struct hpmmap_payer *p)
 	bool ordinary = !p->cgroup && !uid_eq(p->uid, GLOBAL_ROOT_UID);
 
 	lockdep_assert_held(&payers_lock);
-	WRITE_ONCE(p->limit, rule_limit(&p->rule, ordinary ? LIMIT_DEFAULT :
-							     LIMIT_NONE));
+	WRITE_ONCE(p->limit, rule_limit(&p->rule, ordinary ? LIMIT_DEFAULT : LIMIT_NONE));
 }
 
 static bool is_ruled(const struct hpmmap_payer *p)
@@ -128,12 +129,10 @@ static void ruled_sweep(unsigned int nr)
 
 	while (nr--) {
 		spin_lock(&payers_lock);
-		p = list_first_entry_or_null(&ruled_groups, struct hpmmap_payer,
-					     ruled);
+		p = list_first_entry_or_null(&ruled_groups, struct hpmmap_payer, ruled);
 		if (p) {
 			list_move_tail(&p->ruled, &ruled_groups);
-			if (READ_ONCE(p->cgroup->self.flags) & CSS_ONLINE ||
-			    !rule_drop(p))
+			if (READ_ONCE(p->cgroup->self.flags) & CSS_ONLINE || !rule_drop(p))
 				p = NULL;
 		}
 		spin_unlock(&payers_lock);
@@ -224,14 +223,25 @@ struct hpmmap_payer *hpmmap_payer_get_group(struct cgroup *cgroup)
 	return p;
 }
 
-/* Returns the cgroup with a reference for the caller. */
+/*
+ * The cgroup that the caller's blocks are charged to, under RCU. In a deeper hierarchy that is an
+ * ancestor of the caller's, as some counts visit all levels with spinlocks held.
+ */
+struct cgroup *hpmmap_current_cgroup(void)
+{
+	struct cgroup *cgroup = task_dfl_cgroup(current);
+
+	return cgroup_ancestor(cgroup, min(cgroup->level, MOST_LEVELS));
+}
+
+/* The same, with a reference for the caller. */
 struct cgroup *hpmmap_current_cgroup_get(void)
 {
 	struct cgroup *cgroup;
 
 	rcu_read_lock();
 	do {
-		cgroup = task_dfl_cgroup(current);
+		cgroup = hpmmap_current_cgroup();
 		cpu_relax();
 	} while (!css_tryget(&cgroup->self));
 	rcu_read_unlock();
@@ -354,7 +364,7 @@ struct hpmmap_payer *hpmmap_payer_get_named(u32 flags, u32 uid, int fd)
 	cgroup = cgroup_get_from_fd(fd);
 	if (IS_ERR(cgroup))
 		return ERR_PTR(PTR_ERR(cgroup) == -ENOENT ? -ENOENT : -EBADF);
-	if (cgroup->level)
+	if (cgroup->level && cgroup->level <= MOST_LEVELS)
 		p = hpmmap_payer_get_group(cgroup) ?: ERR_PTR(-ENOMEM);
 	cgroup_put(cgroup);
 	return p;
@@ -391,8 +401,7 @@ int hpmmap_limit_set(const struct hpmmap_limit_set *arg)
  * Calls @chain for each chain of payers, under payers_lock. Launches and forks of all users wait
  * for that lock, so it is released between chains.
  */
-static void for_each_chain(void (*chain)(struct hlist_head *head, void *data),
-			   void *data)
+static void for_each_chain(void (*chain)(struct hlist_head *head, void *data), void *data)
 {
 	unsigned int bkt;
 
@@ -436,8 +445,7 @@ static u64 limit_bytes(unsigned long limit)
 	return limit == LIMIT_NONE ? HPMMAP_LIMIT_NONE : (u64)limit << SLOT_SHIFT;
 }
 
-static void entry_fill(struct hpmmap_limit_entry *entry,
-		       const struct hpmmap_rule *rule)
+static void entry_fill(struct hpmmap_limit_entry *entry, const struct hpmmap_rule *rule)
 {
 	entry->rule = rule->percent ?: rule->value;
 	if (rule->percent)
@@ -521,8 +529,7 @@ static void list_own(struct listing *list, struct cgroup *own)
  * Copies the list of limits to user space: the caller's, or @all. @nr: in: room for as many
  * @entries; out: how many there are. Returns 0, -ENOMEM or -EFAULT.
  */
-int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr,
-		      bool all)
+int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr, bool all)
 {
 	struct cgroup *own = hpmmap_current_cgroup_get();
 	struct listing list = {};
@@ -545,8 +552,7 @@ int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr,
 	/* If the caller had room, limits that were set meanwhile are left out. */
 	*nr = list.room < room ? min(list.room, list.nr) : list.nr;
 	list.room = min(list.room, list.nr);
-	if (list.room && copy_to_user(entries, list.entries,
-				      list.room * sizeof(*list.entries)))
+	if (list.room && copy_to_user(entries, list.entries, list.room * sizeof(*list.entries)))
 		ret = -EFAULT;
 	kvfree(list.entries);
 out:

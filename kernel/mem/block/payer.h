@@ -67,11 +67,11 @@ unsigned long hpmmap_payer_limit(const struct hpmmap_payer *p);
 unsigned long hpmmap_payer_room(struct hpmmap_payer *p);
 bool hpmmap_payer_charge(struct hpmmap_payer *p, unsigned long nr);
 enum hpmmap_limited hpmmap_payer_kind(struct hpmmap_payer *payer, u64 *id);
+struct cgroup *hpmmap_current_cgroup(void);
 struct cgroup *hpmmap_current_cgroup_get(void);
 kuid_t hpmmap_charged_uid(void);
 int hpmmap_limit_set(const struct hpmmap_limit_set *arg);
-int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr,
-		      bool all);
+int hpmmap_limit_list(struct hpmmap_limit_entry __user *entries, u32 *nr, bool all);
 void hpmmap_limits_update(void);
 u64 hpmmap_limit_default(void);
 void hpmmap_limits_exit(void);

@@ -22,8 +22,7 @@ static DEFINE_MUTEX(promises_mutex);
  * Promises a payer @nr blocks of a node in all. Returns @nr, or how many can be kept, and then
  * nothing has changed; @own: out of promises that it is within. With @dry nothing changes.
  */
-static unsigned long promise(struct hpmmap_payer *p, int nid, unsigned long nr, bool own,
-			     bool dry)
+static unsigned long promise(struct hpmmap_payer *p, int nid, unsigned long nr, bool own, bool dry)
 {
 	struct pool_node *pn = pool_node_find(nid);
 	struct hpmmap_claim *c = &p->claims[nid];
@@ -140,6 +139,31 @@ static int promise_read(struct hpmmap_promise_set *arg, unsigned long *nr)
 }
 
 /*
+ * May a launch hold @nr blocks of each node, with what others of its user, or of one of its
+ * cgroups, are promised? What nobody may take would be kept from everybody.
+ */
+static bool is_within_limits(const struct hpmmap_payer *launch, const unsigned long *nr)
+{
+	const struct hpmmap_payer *of, *p;
+	unsigned long sum;
+	int nid;
+
+	for (of = launch->user; of; of = of == launch->user ? launch->parent : of->parent) {
+		sum = 0;
+		list_for_each_entry(p, &promised, promise) {
+			bool counts = p->own && (!of->cgroup ? p->user == of : p->parent &&
+				      cgroup_is_descendant(p->parent->cgroup, of->cgroup));
+
+			for (nid = 0; nid < nr_node_ids && (counts || p == launch); nid++)
+				sum += p == launch ? nr[nid] : p->claims[nid].promised;
+		}
+		if (sum > hpmmap_payer_limit(of))
+			return false;
+	}
+	return true;
+}
+
+/*
  * Promises a payer memory, in place of what it was promised; with @own only out of the promises
  * that it is within. @arg is checked, except for what it points to. Returns 0 or an errno of
  * HPMMAP_IOC_PROMISE_SET.
@@ -172,6 +196,10 @@ int hpmmap_promise_set(struct hpmmap_payer *p, struct hpmmap_promise_set *arg, b
 	for (nid = 0; nid < nr_node_ids && !ret; nid++) {
 		if (nr[nid] <= before[nid])
 			continue;
+		if (own && !is_within_limits(p, nr)) {
+			ret = -EDQUOT;
+			break;
+		}
 		kept = promise(p, nid, nr[nid], own, false);
 		if (kept == nr[nid])
 			continue;
@@ -240,8 +268,7 @@ static bool is_own(const struct hpmmap_payer *p)
 	return ret;
 }
 
-static void entry_fill(struct hpmmap_promise_entry *entry, const struct hpmmap_payer *p,
-		       int nid)
+static void entry_fill(struct hpmmap_promise_entry *entry, const struct hpmmap_payer *p, int nid)
 {
 	const struct hpmmap_claim *c = &p->claims[nid];
 

@@ -134,6 +134,15 @@ echo 1 >$top/two/cgroup.kill
 wait $job || true
 expect_error 1 'no cgroup' hpmmap pool limit --cgroup /nowhere --size 2M
 expect_error 1 'root of all' hpmmap pool limit --cgroup / --size 2M
+# The number of levels that count is bounded: a process below them counts for its ancestor at the last one.
+last=$top$(printf '/d%.0s' {2..64})
+mkdir -p $last/below/them
+hpmmap pool limit --cgroup $last --size 16M
+expect_error 1 'more than 64 levels' hpmmap pool limit --cgroup $last/below --size 2M
+expect 3 within_cgroup $last/below/them hpmmap run --strict -- python3 -c "$whole" 200
+hpmmap pool limit --cgroup $last --size none
+within_cgroup $last/below/them hpmmap run --strict -- python3 -c "$whole" 100 || fail 'a process in a deep cgroup gets no memory'
+find $top/d -depth -type d -exec rmdir {} +
 
 # The charge follows the process: a child that becomes another user is charged to that user.
 hpmmap pool limit --user 2005 --size 32M

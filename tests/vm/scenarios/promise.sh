@@ -135,6 +135,13 @@ taker alice of $ALICE $top/b hpmmap run --strict --reserve 0:16M -- python3 -c "
 hpmmap pool limit --user $ALICE --size 8M >/dev/null
 expect_error 125 'the limit of user .* \(8M\) lets the launch hold 8M at most' of $ALICE $top/b hpmmap run --reserve 0:16M -- true
 hpmmap pool limit --user $ALICE --size default >/dev/null
+# Launches of a user, and of a cgroup, reserve no more together than may be held.
+for what in "--user $ALICE" "--cgroup $top/b"; do
+	hpmmap pool limit $what --size 24M >/dev/null
+	expect_error 125 'reserve 16M of NUMA node 0: with what other launches reserve' of $ALICE $top/b hpmmap run --reserve 0:16M -- true
+	of $ALICE $top/b hpmmap run --reserve 0:8M -- true || fail "a launch cannot reserve what the limit of $what leaves"
+	hpmmap pool limit $what --size default >/dev/null
+done
 # What it was taken out of ends before it.
 min --user $ALICE --min none
 promised 128

@@ -208,6 +208,10 @@ pub fn not_reserved(root: &Root, reserve: &Promise, error: PromiseError, by_root
              it (see: hpmmap pool limit --list; root promises with: hpmmap pool limit --min SIZE)",
             Size(error.room_bytes)
         )),
+        Errno::EDQUOT => Error::Failed(format!(
+            "--reserve {reserve}: with what other launches reserve, it is more than the limit of \
+             this user or of its cgroup (see: hpmmap pool limit --list)"
+        )),
         _ => promise::refused(
             "the launch",
             reserve,

@@ -214,7 +214,8 @@ impl Request {
                 "{path} is no cgroup of the unified hierarchy (version 2)"
             )),
             (Errno::EINVAL, Who::Cgroup(path)) => Error::Failed(format!(
-                "{path} is the root of all cgroups: it can have neither limit nor promise"
+                "{path} is the root of all cgroups, or more than 64 levels below it: it can have \
+                 neither limit nor promise"
             )),
             _ => other(),
         }
