@@ -205,12 +205,15 @@ bench-colocation:
 
 # Goes on with what has not been measured yet.
 study:
+	@scripts/setup python
+ifeq ($(filter --list --report --published,$(STUDY_ARGS)),)
 	@scripts/setup guest
 	@scripts/setup jobs
 	@scripts/setup allocators
 	@scripts/setup programs
 	@$(MAKE) --no-print-directory tools bench-tools release-modules
 	@integrations/openmpi/build >/dev/null
+endif
 	@bench/run study $(STUDY_ARGS)
 
 clean:

@@ -16,17 +16,18 @@ from pathlib import Path
 from . import report
 from .model import Section
 from .readers import READERS
-from .runner import ROOT, Part, Store, load_parts, missing, run_part
+from .runner import PUBLISHED, ROOT, Part, Store, load_parts, missing, run_part
 from .sections import load_sections
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/run study", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--kernel", help="kernel series, with commas (default: 6.12)", default="6.12")
+    parser.add_argument("--kernel", help="kernel series, with commas (default: 6.12; with --published 6.1,6.12)")
     parser.add_argument("--only", help="sections, seeds or parts, with commas: 000-fig2,003,messages")
     parser.add_argument("--again", action="store_true", help="measure anew what has a result")
     parser.add_argument("--resume", action="store_true", help="go on with what is missing (the default)")
     parser.add_argument("--report", action="store_true", help="run nothing, report what there is")
+    parser.add_argument("--published", action="store_true", help="run nothing, report the project's own measurements")
     parser.add_argument("--list", action="store_true", help="list the sections and parts, and what has been measured")
     parser.add_argument("--out", type=Path, default=ROOT / "build/study", help="directory (build/study)")
     args = parser.parse_args(words)
@@ -68,7 +69,8 @@ def listed(parts: dict[str, Part], sections: list[Section], stores: list[Store])
 def main(words: list[str] | None = None) -> int:
     args = arguments(words)
     parts, sections = load_parts(), load_sections()
-    stores = [Store(args.out.resolve(), kernel) for kernel in args.kernel.split(",")]
+    kernels = args.kernel or ("6.1,6.12" if args.published else "6.12")
+    stores = [Store(PUBLISHED if args.published else args.out.resolve(), kernel) for kernel in kernels.split(",")]
     if args.list:
         print(listed(parts, sections, stores))
         return 0
@@ -83,7 +85,7 @@ def main(words: list[str] | None = None) -> int:
 
     status = 0
     try:
-        for store in stores if not args.report else ():
+        for store in stores if not (args.report or args.published) else ():
             todo = missing(wanted, store, args.again)
             minutes = sum(part.minutes for part in todo)
             say(f"Linux {store.kernel}: {len(todo)} parts to run, about {minutes} minutes on two cores")

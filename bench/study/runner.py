@@ -22,6 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+PUBLISHED = ROOT / "docs/study"
+"""Records of the project's own measurements, as a store has them."""
 SCHEMA = 1
 
 
@@ -118,7 +120,7 @@ class Store:
         """In one step: who is interrupted leaves the old one, or the new one."""
         self.place.mkdir(parents=True, exist_ok=True)
         new = self.place / f".{part}.json.new"
-        new.write_text(json.dumps(record, indent=1) + "\n")
+        new.write_text(json.dumps(record, separators=(",", ":")) + "\n")
         new.replace(self.place / f"{part}.json")
 
     def remove(self, part: str) -> None:
