@@ -6,8 +6,9 @@ time as millions of instructions, without that of its start, the most memory in 
 taken of the pools), and a digest of its result, which must be the same on all allocators.
 
 They run on a CPU of nohz_full=, where the kernel takes the time at each entry instead of asking 250
-times a second who runs. The times are those of a cgroup: those of a process lack what it has run since
-it last waited, on such a CPU perhaps all.
+times a second who runs. It needs tsc=reliable: without ticks, a clock that the kernel holds for unstable
+goes on by a tick at most. The times are those of a cgroup: those of a process lack what it has run since
+it last waited.
 """
 
 from __future__ import annotations
