@@ -57,6 +57,7 @@ def test_what_is_measured_has_parts_claims_and_charts():
         assert set(section.parts) <= parts.keys(), section.name
         for claim in section.claims:
             assert bool(claim.holds) != bool(claim.metal), claim.says
+        assert not section.claims or not all(claim.ours for claim in section.claims), section.name
 
 
 def test_the_page_counts_what_there_is():
@@ -172,13 +173,16 @@ HOLDS = Claim("it is", "{p:runs/a/mean} > 5")
 FAILS = Claim("it is more", "{p:runs/a/mean} > 7", "this one is small")
 GONE = Claim("it was", "{p:z} > 1")
 HARD = Claim("it is fast", metal="time")
+OURS = {holds: Claim("ours is", f"{{p:runs/a/mean}} > {5 if holds else 7}", ours=True) for holds in (True, False)}
 
 
 @pytest.mark.parametrize(
     ("claims", "want", "why"),
     [
         ((HOLDS,), verdict.AGREES, ""),
-        ((HOLDS, HARD), verdict.AGREES, "1 of 2 claims need metal"),
+        ((HOLDS, HARD), verdict.PART, "1 of 2 claims need metal"),
+        ((HARD, OURS[True]), verdict.METAL, "1 of 1 claims need metal"),
+        ((HOLDS, OURS[False]), verdict.AGREES, ""),
         ((HOLDS, GONE), verdict.UNMEASURED, "1 of 2 claims hold; 1 of 2 claims are not measured"),
         (
             (HOLDS, GONE, HARD),
@@ -456,7 +460,7 @@ def test_series_of_rows():
 def test_the_report_says_what_is_measured_and_what_is_not(tmp_path):
     store = runner.Store(tmp_path, "6.12")
     store.write("p", record_of(DATA["p"]))
-    sections = [section_of(HOLDS, FAILS), section_of(GONE)]
+    sections = [section_of(HOLDS, FAILS), section_of(GONE, OURS[True])]
     record = report.write(tmp_path, sections, [store, runner.Store(tmp_path, "6.1")], ["p"])
     assert json.loads((tmp_path / "study.json").read_text()) == record
     on = [[one["verdict"] for one in section["on"]] for section in record["sections"]]
@@ -464,6 +468,7 @@ def test_the_report_says_what_is_measured_and_what_is_not(tmp_path):
     assert record["sections"][0]["on"][0]["charts"][0]["figures"] == {"a": 6}
     assert record["sections"][0]["numbers"] == {"bars": {"b": 1}}
     page = (tmp_path / "report.html").read_text()
+    assert page.count("Not the seed's: ours is") == 2 and record["sections"][1]["on"][0]["claims"][1]["ours"]
     # Of each section the seed's numbers, and what was measured on one of the kernels.
     assert page.count("<svg") == 4
     assert "this one is small" in page and "Not measured: here" in page and "Not run on this kernel: p" in page
