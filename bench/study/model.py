@@ -16,6 +16,8 @@ class Claim:
     """Why it does not hold, where it does not."""
     metal: str = ""
     """Why it takes a host; without a formula."""
+    ours: bool = False
+    """The seed does not say it of this figure: it is shown, and the verdict on the figure is without it."""
 
 
 @dataclass(frozen=True)

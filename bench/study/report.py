@@ -33,7 +33,9 @@ def section_record(section: Section, store: Store) -> dict:
         "kernel": store.kernel,
         "verdict": result,
         "why": why,
-        "claims": [{"says": one.claim.says, "verdict": one.verdict, "why": one.why} for one in claims],
+        "claims": [
+            {"says": one.claim.says, "ours": one.claim.ours, "verdict": one.verdict, "why": one.why} for one in claims
+        ],
         "parts": {part: part in data for part in section.parts},
         "charts": charts,
     }
@@ -118,9 +120,11 @@ def _section(section: Section, record: dict) -> str:
     says = "".join(f"<li>{html.escape(text)}</li>" for text in seed["says"])
     curves = '<p class="small">The seed has curves without numbers for it.</p>' if seed.get("curves") else ""
     claims, here = [], []
+    whose = {True: "Not the seed's: ", False: ""}
     for one in record["on"]:
         rows = "".join(
-            f"<tr><td>{html.escape(claim['says'])}</td><td>{_tag(claim['verdict'])}</td>"
+            f"<tr><td>{whose[claim['ours']]}{html.escape(claim['says'])}</td>"
+            f"<td>{_tag(claim['verdict'])}</td>"
             f"<td>{_text(claim['why'])}</td></tr>"
             for claim in one["claims"]
         )

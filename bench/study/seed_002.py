@@ -38,16 +38,17 @@ SECTIONS = (
         ("windows", "puts"),
         (
             Claim(
-                "Where memory is shared a copy costs less than one by the kernel (64 KB: at most half).",
-                "{windows:read 64 KB from a populated window} <= 0.5 * {windows:read 64 KB by process_vm_readv}",
-            ),
-            Claim(
                 "Another process's memory takes no fault once it is shared.",
                 "{windows:page faults afterwards} <= 0",
+                ours=True,
             ),
             Claim(
-                "A put of 8 bytes takes 230 ns by SMARTMAP, more than 5 us by default (here: by the kernel 21 times as much or more).",
+                "A put of a byte takes 230 ns by SMARTMAP, more than 5 us by default (here: of 8 bytes, by the kernel at least 21 times as much).",
                 f"{_put('kernel', 8)} >= 21 * {_put('shmem', 8)}",
+            ),
+            Claim(
+                "The bandwidth of large puts is much higher, too (here: by the kernel a put of 1 MB costs at least 1.5 times as much).",
+                f"{_put('kernel', 1 << 20)} >= 1.5 * {_put('shmem', 1 << 20)}",
             ),
             Claim("230 ns.", metal="Time needs a CPU."),
         ),
@@ -150,6 +151,16 @@ SECTIONS = (
                 "Alltoall of 256 KB: the same.",
                 f"{_message(4, 'alltoall', 256 << 10, 'registered:xpmem')} < {_message(4, 'alltoall', 256 << 10, 'registered:copied')}",
             ),
+            Claim(
+                "Reduce and allreduce gain, too (256 KB).",
+                f"{_message(4, 'reduce', 256 << 10, 'registered:xpmem')} < {_message(4, 'reduce', 256 << 10, 'registered:copied')} and "
+                f"{_message(4, 'allreduce', 256 << 10, 'registered:xpmem')} < {_message(4, 'allreduce', 256 << 10, 'registered:copied')}",
+            ),
+            Claim(
+                "The barrier gains by a counter in shared memory (here: at least 10 %).",
+                f"{_message(4, 'barrier', 0, 'registered:xpmem')} <= 0.9 * {_message(4, 'barrier', 0, 'registered:copied')}",
+                "Open MPI's barrier passes messages through its shared memory in either case",
+            ),
         ),
         tuple(_over_sizes(pattern, 4) for pattern in ("bcast", "reduce", "allreduce", "alltoall")),
     ),
@@ -162,8 +173,8 @@ SECTIONS = (
                 f"{_vm('lu', '4k', 'nested', 'hpmmap')} <= 1.05",
             ),
             Claim(
-                "Shadow paging costs more where the guest switches often.",
-                f"{_vm('switches', '4k', 'shadow', 'hpmmap')} > {_vm('switches', '4k', 'nested', 'hpmmap')}",
+                "Shadow paging costs more where the guest switches often (the seed: 13 % over native; here: at least 10 % more than nested paging).",
+                f"{_vm('switches', '4k', 'shadow', 'hpmmap')} >= 1.1 * {_vm('switches', '4k', 'nested', 'hpmmap')}",
             ),
             Claim("Where it does not, shadow paging is ahead.", metal="Its shorter walks need a TLB."),
             Claim("On 48 nodes the same.", metal="It takes the network of a Cray XT."),
@@ -185,8 +196,8 @@ SECTIONS = (
         ("vm",),
         (
             Claim(
-                "HPL and STREAM are as natively under nested paging (within 2 %).",
-                f"{_vm('lu', '4k', 'nested', 'hpmmap')} <= 1.02 and {_vm('stream', '4k', 'nested', 'hpmmap')} <= 1.02",
+                "HPL is no slower than natively under nested paging with host entries of 2 MB (here: at most 2 % more).",
+                f"{_vm('lu', '4k', 'nested', 'hpmmap')} <= 1.02",
             ),
             Claim(
                 "RandomAccess is 64 or 31 % slower under nested paging.",
@@ -195,6 +206,7 @@ SECTIONS = (
             Claim(
                 "Nested paging takes no exit of its own for RandomAccess (fewer than 100 in all).",
                 f"{_vm('random', '4k', 'nested', 'hpmmap', 'exits')} < 100",
+                ours=True,
             ),
         ),
         (

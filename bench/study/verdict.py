@@ -9,6 +9,7 @@ from .model import Claim, Section
 from .values import Data, Missing, formula, sides
 
 AGREES = "agrees"
+PART = "agrees in part"
 DIFFERS = "does not"
 METAL = "needs metal"
 UNMEASURED = "not measured"
@@ -41,11 +42,12 @@ def judged(claim: Claim, data: Data) -> Judged:
 
 
 def of_section(section: Section, claims: list[Judged]) -> tuple[str, str]:
-    """The verdict on a figure, and what it leaves open."""
+    """The verdict on a figure by the claims that are its seed's, and what it leaves open."""
     if section.kind == "drawing":
         return DRAWING, "there is nothing to measure"
     if section.kind == "metal":
         return METAL, section.seed["why"]
+    claims = [one for one in claims if not one.claim.ours]
     found = [one.verdict for one in claims]
     parts = []
     if UNMEASURED in found and AGREES in found:
@@ -58,7 +60,10 @@ def of_section(section: Section, claims: list[Judged]) -> tuple[str, str]:
         first = next(one for one in claims if one.verdict == DIFFERS)
         return DIFFERS, "; ".join([f"because {first.why}", *parts])
     # What has not been measured may yet fail.
-    for verdict in (UNMEASURED, AGREES, METAL):
-        if verdict in found:
-            return verdict, "; ".join(parts)
-    return UNMEASURED, "nothing decides it"
+    if UNMEASURED in found:
+        result = UNMEASURED
+    elif METAL in found:
+        result = PART if AGREES in found else METAL
+    else:
+        result = AGREES
+    return result, "; ".join(parts)

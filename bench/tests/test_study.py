@@ -8,12 +8,11 @@ import re
 import signal
 import subprocess
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from study import pictures, readers, report, runner, seed_000, seed_001, seed_002, values, verdict
+from study import pictures, readers, report, runner, seed_000, seed_001, seed_002, seed_003, values, verdict
 from study.__main__ import chosen, main
 from study.model import Bars, Claim, Lines, Points, Rows, Section
 from study.sections import SECTIONS, SEEDS, load_sections
@@ -57,6 +56,7 @@ def test_what_is_measured_has_parts_claims_and_charts():
         assert set(section.parts) <= parts.keys(), section.name
         for claim in section.claims:
             assert bool(claim.holds) != bool(claim.metal), claim.says
+        assert not section.claims or not all(claim.ours for claim in section.claims), section.name
 
 
 def test_the_page_counts_what_there_is():
@@ -172,13 +172,16 @@ HOLDS = Claim("it is", "{p:runs/a/mean} > 5")
 FAILS = Claim("it is more", "{p:runs/a/mean} > 7", "this one is small")
 GONE = Claim("it was", "{p:z} > 1")
 HARD = Claim("it is fast", metal="time")
+OURS = {holds: Claim("ours is", f"{{p:runs/a/mean}} > {5 if holds else 7}", ours=True) for holds in (True, False)}
 
 
 @pytest.mark.parametrize(
     ("claims", "want", "why"),
     [
         ((HOLDS,), verdict.AGREES, ""),
-        ((HOLDS, HARD), verdict.AGREES, "1 of 2 claims need metal"),
+        ((HOLDS, HARD), verdict.PART, "1 of 2 claims need metal"),
+        ((HARD, OURS[True]), verdict.METAL, "1 of 1 claims need metal"),
+        ((HOLDS, OURS[False]), verdict.AGREES, ""),
         ((HOLDS, GONE), verdict.UNMEASURED, "1 of 2 claims hold; 1 of 2 claims are not measured"),
         (
             (HOLDS, GONE, HARD),
@@ -216,6 +219,20 @@ def data_of(numbers: dict[str, float]) -> dict:
     return data
 
 
+# Only the text has it.
+MERGES = {
+    seed_000._thp("none", "merge", "mean"): 1000,
+    seed_000._thp("none", "4k", "p50"): 1,
+    seed_000._thp("build", "merge", "mean"): 4001,
+}
+
+
+def judged_with(where: tuple[str, int], numbers: dict[str, float]) -> verdict.Judged:
+    name, place = where
+    claim = next(section for section in SECTIONS if section.name == name).claims[place]
+    return verdict.judged(claim, data_of(numbers))
+
+
 def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
     """For claims, by section and place in it: the seed's numbers where the rule looks. Costs are turned into rates."""
     seeds = {section.name: section.seed for section in load_sections()}
@@ -227,7 +244,6 @@ def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
         figures = dict(zip(("total", "user", "system", "mb"), seeds[table]["rows"][name], strict=False))
         return {seed_001._allocator(app, allocator, figure): number for figure, number in figures.items()}
 
-    fault = partial(seed_000._thp, "build")
     small = {
         path: number
         for name in ("glibc", "jemalloc", "tcmalloc")
@@ -235,10 +251,10 @@ def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
     }
     lines, pages, reuse = seeds["001-fig5"]["lines"], seeds["001-fig3"]["bars"], seeds["001-fig7"]["bars"]
     (_, windows), (_, shared) = (seeds["002-fig1.6"]["lines"][way][0] for way in ("SMARTMAP", "shared memory"))
-    paging = seeds["002-fig3.12"]["bars"]
+    puts, paging = seeds["002-fig1.4"]["bars"], seeds["002-fig3.12"]["bars"]
     return {
-        # Only the text has it.
-        ("000-fig2", 2): {fault("merge", "mean"): 1000, fault("4k", "p50"): 1},
+        ("000-fig2", 2): MERGES,
+        ("000-fig2", 3): MERGES,
         ("001-fig3", 0): rate("4k", pages["4 KB pages"]) | rate("thp", pages["huge pages"]),
         ("001-fig5", 0): rate("hpmmap-dirty", lines["standard"][0][1])
         | rate("hpmmap-reuse", lines["page reuse"][0][1]),
@@ -246,12 +262,12 @@ def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
         **{("001-table1", n): small for n in range(3)},
         ("001-table2", 0): small | row("miniamr", "jemalloc-thp", "001-table2", "jemalloc"),
         ("001-table2", 1): small | row("miniamr", "glibc-thp", "001-table2", "glibc"),
-        ("001-table3", 0): row("miniamr", "jemalloc-thp", "001-table3", "huge jemalloc")
+        ("001-table2", 2): small | row("miniamr", "tcmalloc-thp", "001-table2", "tcmalloc"),
+        ("001-table3", 0): row("miniamr", "jemalloc-hpmmap", "001-table3", "huge jemalloc")
         | row("miniamr", "hpmmap-jemalloc-hpmmap", "001-table3", "huge jemalloc reuse"),
-        ("001-table4", 0): row("minihydro", "jemalloc-4k", "001-table4", "4K custom")
-        | row("minihydro", "hpmmap-jemalloc-hpmmap", "001-table4", "4K custom reuse"),
-        ("001-table4", 1): row("minihydro", "jemalloc-thp", "001-table4", "huge custom")
+        ("001-table4", 0): row("minihydro", "jemalloc-hpmmap", "001-table4", "huge custom")
         | row("minihydro", "hpmmap-jemalloc-hpmmap", "001-table4", "huge custom reuse"),
+        ("002-fig1.4", 1): {seed_002._put("kernel", 8): puts["default"], seed_002._put("shmem", 8): puts["SMARTMAP"]},
         ("002-fig1.6", 0): {
             seed_002._message(2, "rate", 64, "registered:xpmem"): 1 / windows,
             seed_002._message(2, "rate", 64, "registered:copied"): 1 / shared,
@@ -261,25 +277,64 @@ def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
             for way, bar in (("shadow", "KVM's shadow"), ("nested", "nested"))
         },
         ("003-fig4", 0): {
-            "{noise:detours/[variant=plain,method=4k,condition=alone]/noise}": seeds["003-fig4"]["bars"]["one task"]
-            / 100
+            seed_003.QUIET: seeds["003-fig4"]["bars"]["one task"] / 100,
         },
     }
 
 
 @pytest.mark.parametrize(("where", "numbers"), seeds_numbers().items(), ids=lambda value: str(value)[:20])
 def test_each_claim_agrees_with_its_seeds_own_numbers(where, numbers):
-    name, place = where
-    claim = next(section for section in SECTIONS if section.name == name).claims[place]
-    judged = verdict.judged(claim, data_of(numbers))
-    assert judged.verdict == verdict.AGREES, (claim.says, judged.why)
+    judged = judged_with(where, numbers)
+    assert judged.verdict == verdict.AGREES, (judged.claim.says, judged.why)
 
 
-def test_reuse_saves_nothing_of_nothing():
-    for name in ("001-table3", "001-table4"):
-        for claim in next(section for section in SECTIONS if section.name == name).claims:
-            nothing = data_of({f"{{{path}}}": 0 for path in values.paths(claim.holds)})
-            assert verdict.judged(claim, nothing).verdict == verdict.DIFFERS
+def kinds(app: str, figure: str, alone: float, build: float) -> dict[str, float]:
+    """Of faults of 4 KB with hugetlbfs."""
+    costs = {"none": alone, "build": build}
+    return {seed_000._fault(app, "hugetlb", beside, "4k", figure): cost for beside, cost in costs.items()}
+
+
+def counts(app: str, alone: int, build: int) -> dict[str, int]:
+    numbers = {"none": alone, "build": build}
+    return {seed_000._count(f"faults:{app}-1-hugetlb-{beside}", "4k"): count for beside, count in numbers.items()}
+
+
+def allocators(app: str, figure: str, **numbers: float) -> dict[str, float]:
+    return {seed_001._allocator(app, name.replace("_", "-"), figure): number for name, number in numbers.items()}
+
+
+def megabyte(pattern: str, registered: float, **native: float) -> dict[str, float]:
+    ways = {"registered:xpmem": registered, **native}
+    return {seed_003._message(4, pattern, 1 << 20, way): cost for way, cost in ways.items()}
+
+
+@pytest.mark.parametrize(
+    ("where", "numbers"),
+    [
+        # No fault met a merge.
+        (("000-fig2", 3), {path: 0 for path in MERGES}),
+        (("000-fig2", 3), {**MERGES, seed_000._thp("build", "merge", "mean"): 3900}),
+        (("000-fig4", 1), {seed_000._thp("none", "4k", "stddev"): 100, seed_000._thp("build", "4k", "stddev"): 150}),
+        (("000-fig6", 2), counts("minicg", 100, 120) | counts("minife", 100, 101)),
+        (("000-fig6", 3), kinds("minimd", "max", 15000, 17000)),
+        (("000-fig6", 4), kinds("minihydro", "max", 15000, 17000)),
+        (("001-table1", 0), allocators("miniamr", "system", jemalloc_4k=81, glibc_4k=79)),
+        (("001-table1", 1), allocators("miniamr", "mb", jemalloc_4k=43, glibc_4k=44)),
+        (("001-table2", 1), allocators("miniamr", "mb", glibc_4k=43, glibc_thp=44)),
+        # Reuse saves nothing of nothing, and little is no saving.
+        (("001-table3", 0), allocators("miniamr", "system", jemalloc_hpmmap=0, hpmmap_jemalloc_hpmmap=0)),
+        (("001-table3", 0), allocators("miniamr", "system", jemalloc_hpmmap=3, hpmmap_jemalloc_hpmmap=1)),
+        (("001-table4", 0), allocators("minihydro", "system", jemalloc_hpmmap=3, hpmmap_jemalloc_hpmmap=1)),
+        # Natively the best is a window.
+        (("003-fig6", 2), megabyte("bcast", 324, copied=800, cma=770, xpmem=300)),
+        (("003-fig6", 3), megabyte("allreduce", 1689, copied=2800, cma=2701, xpmem=1500)),
+        (("003-fig4", 0), {seed_003.QUIET: 0.00005}),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_claims_can_fail(where, numbers):
+    judged = judged_with(where, numbers)
+    assert judged.verdict == verdict.DIFFERS, (judged.claim.says, judged.why)
 
 
 def test_verdicts_of_what_is_not_measured_here():
@@ -456,7 +511,7 @@ def test_series_of_rows():
 def test_the_report_says_what_is_measured_and_what_is_not(tmp_path):
     store = runner.Store(tmp_path, "6.12")
     store.write("p", record_of(DATA["p"]))
-    sections = [section_of(HOLDS, FAILS), section_of(GONE)]
+    sections = [section_of(HOLDS, FAILS), section_of(GONE, OURS[True])]
     record = report.write(tmp_path, sections, [store, runner.Store(tmp_path, "6.1")], ["p"])
     assert json.loads((tmp_path / "study.json").read_text()) == record
     on = [[one["verdict"] for one in section["on"]] for section in record["sections"]]
@@ -464,6 +519,7 @@ def test_the_report_says_what_is_measured_and_what_is_not(tmp_path):
     assert record["sections"][0]["on"][0]["charts"][0]["figures"] == {"a": 6}
     assert record["sections"][0]["numbers"] == {"bars": {"b": 1}}
     page = (tmp_path / "report.html").read_text()
+    assert page.count("Not the seed's: ours is") == 2 and record["sections"][1]["on"][0]["claims"][1]["ours"]
     # Of each section the seed's numbers, and what was measured on one of the kernels.
     assert page.count("<svg") == 4
     assert "this one is small" in page and "Not measured: here" in page and "Not run on this kernel: p" in page
