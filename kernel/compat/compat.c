@@ -189,7 +189,8 @@ DEFINE_STATIC_CALL_RET0(hpmmap_pmd_alloc, __pmd_alloc);
 DEFINE_STATIC_CALL_NULL(hpmmap_vma_adjust, vma_adjust_t);
 DEFINE_STATIC_CALL_RET0(hpmmap_copy_vma, copy_vma_t);
 DEFINE_STATIC_CALL_RET0(hpmmap_gup, gup_t);
-DEFINE_STATIC_CALL_NULL(hpmmap_split_huge_pud, __split_huge_pud);
+DEFINE_STATIC_CALL_RET0(hpmmap_notify_start, __mmu_notifier_invalidate_range_start);
+DEFINE_STATIC_CALL_NULL(hpmmap_notify_end, __mmu_notifier_invalidate_range_end);
 
 DEFINE_STATIC_CALL_NULL(hpmmap_folio_remove_rmap_pmd, folio_remove_rmap_pmd);
 
@@ -229,16 +230,26 @@ void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool ta
 				      table);
 }
 
+void compat_notify_gigabyte(struct mm_struct *mm, unsigned long addr, bool begin)
+{
+	struct mmu_notifier_range range = {
+		.mm = mm,
+		.start = addr & PUD_MASK,
+		.end = (addr & PUD_MASK) + PUD_SIZE,
+		.flags = MMU_NOTIFIER_RANGE_BLOCKABLE,
+		.event = MMU_NOTIFY_CLEAR,
+	};
+
+	if (mm_has_notifiers(mm) && begin)
+		static_call(hpmmap_notify_start)(&range);
+	else if (mm_has_notifiers(mm))
+		static_call_cond(hpmmap_notify_end)(&range);
+}
+
 noinline void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start,
 				unsigned long end, unsigned long next)
 {
 	static_call(hpmmap_vma_adjust)(vma, start, end, next);
-	barrier();
-}
-
-noinline void compat_split_huge_pud(struct vm_area_struct *vma, pud_t *pudp, unsigned long addr)
-{
-	static_call_cond(hpmmap_split_huge_pud)(vma, pudp, addr);
 	barrier();
 }
 
@@ -599,7 +610,8 @@ static const struct {
 	FUNCTION_AS("vma_adjust_trans_huge", hpmmap_vma_adjust, &lacks_gigabytes),
 	FUNCTION_AS("copy_vma", hpmmap_copy_vma, &lacks_gigabytes),
 	FUNCTION_AS("__get_user_pages", hpmmap_gup, &lacks_gigabytes),
-	FUNCTION_AS("__split_huge_pud", hpmmap_split_huge_pud, &lacks_gigabytes),
+	FUNCTION_AS("__mmu_notifier_invalidate_range_start", hpmmap_notify_start, &lacks_gigabytes),
+	FUNCTION_AS("__mmu_notifier_invalidate_range_end", hpmmap_notify_end, &lacks_gigabytes),
 	FUNCTION_AS("folio_remove_rmap_pmd", hpmmap_folio_remove_rmap_pmd, &lacks_gigabytes),
 #ifdef COMPAT_FOLIO_WALK
 	FUNCTION_AS("folio_walk_start", hpmmap_folio_walk_start, &lacks_gigabytes),

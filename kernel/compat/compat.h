@@ -112,8 +112,7 @@ static inline bool compat_memfd_noexec(struct pid_namespace *ns)
 }
 
 /* Called with mmap_lock held. */
-static inline unsigned long compat_get_unmapped_area(unsigned long addr,
-						     unsigned long len,
+static inline unsigned long compat_get_unmapped_area(unsigned long addr, unsigned long len,
 						     unsigned long flags)
 {
 	mmap_assert_locked(current->mm);
@@ -257,16 +256,14 @@ static inline void compat_vm_flags_mod(struct vm_area_struct *vma, vm_flags_t se
 }
 
 /* UFFDIO_MOVE, of Linux 6.8: what it moves, if that can be read. */
-static inline bool compat_uffd_move_source(unsigned int cmd,
-					   const void __user *arg,
+static inline bool compat_uffd_move_source(unsigned int cmd, const void __user *arg,
 					   unsigned long *start,
 					   unsigned long *end)
 {
 #ifdef UFFDIO_MOVE
 	struct uffdio_move move;
 
-	if (cmd != UFFDIO_MOVE ||
-	    copy_from_user(&move, arg, offsetof(struct uffdio_move, move)))
+	if (cmd != UFFDIO_MOVE || copy_from_user(&move, arg, offsetof(struct uffdio_move, move)))
 		return false;
 	*start = move.src;
 	*end = move.src + move.len;
@@ -586,10 +583,15 @@ struct folio *compat_folio_walk_start(struct folio_walk *fw, struct vm_area_stru
 /* What one entry of 1 GB had, or the table in its place, on all CPUs. */
 void compat_flush_tlb_gigabyte(struct mm_struct *mm, unsigned long addr, bool table);
 
+/*
+ * Before and after an entry of 1 GB becomes a table, or the other way round: in between KVM and
+ * others map nothing of the gigabyte, and forget what they have. May sleep.
+ */
+void compat_notify_gigabyte(struct mm_struct *mm, unsigned long addr, bool begin);
+
 /* The kernel's own, whoever redirects them. */
 void compat_vma_adjust(struct vm_area_struct *vma, unsigned long start, unsigned long end,
 		       unsigned long next);
-void compat_split_huge_pud(struct vm_area_struct *vma, pud_t *pudp, unsigned long addr);
 struct vm_area_struct *compat_copy_vma(struct vm_area_struct **vmap, unsigned long to,
 				       unsigned long len, pgoff_t pgoff, unsigned long fifth,
 				       unsigned long sixth, unsigned long seventh);

@@ -402,8 +402,9 @@ int hpmmap_gigabyte_join(struct hpmmap_ctx *ctx, struct vm_area_struct *vma, uns
 		ret = -EAGAIN;
 	} else if (pudp && is_joinable(vma, addr, *pudp, &entry)) {
 		/* So that KVM maps the gigabyte by one entry, too. */
-		compat_split_huge_pud(vma, pudp, addr);
+		compat_notify_gigabyte(vma->vm_mm, addr, true);
 		replace_table(vma, addr, pudp, *pudp, entry, NULL, true);
+		compat_notify_gigabyte(vma->vm_mm, addr, false);
 		if (!ctx)
 			atomic_long_inc(&hpmmap_gigabyte_counts[fresh ? HPMMAP_GIGABYTE_ENTRIES :
 									HPMMAP_GIGABYTE_JOINS]);
@@ -510,16 +511,24 @@ static void was_split(struct mm_struct *mm, unsigned long addr)
 
 /*
  * Maps by entries of 2 MB what one of 1 GB maps, if one is at an address. Contents and rights stay.
- * mmap_lock is held, or the lock of the mapping, or its file's i_mmap_rwsem.
+ * mmap_lock is held, or the lock of the mapping, or its file's i_mmap_rwsem. May sleep.
  */
 void hpmmap_gigabyte_split(struct vm_area_struct *vma, unsigned long addr)
 {
 	struct mm_struct *mm = vma->vm_mm;
 	spinlock_t *ptl, *below;
-	pud_t *pudp = hpmmap_gigabyte_lock(mm, addr, &ptl), table;
+	pud_t *pudp, table;
 
-	if (!pudp)
+	if (!hpmmap_gigabyte_find(mm, addr))
 		return;
+	/*
+	 * Whoever finds the table takes away and frees parts, and tells KVM of those alone: before there
+	 * is one KVM must have forgotten the gigabyte, and it must not map all of it again until then.
+	 */
+	compat_notify_gigabyte(mm, addr, true);
+	pudp = hpmmap_gigabyte_lock(mm, addr, &ptl);
+	if (!pudp)
+		goto out;
 	addr &= PUD_MASK;
 	table = take_table(pudp);
 	fill_table(vma, addr, *pudp, table);
@@ -534,9 +543,9 @@ void hpmmap_gigabyte_split(struct vm_area_struct *vma, unsigned long addr)
 	if (below != ptl)
 		spin_unlock(below);
 	spin_unlock(ptl);
-	/* KVM, told of less, may have mapped the whole gigabyte since: the core tells it of all, and finds a table. */
-	compat_split_huge_pud(vma, pudp, addr);
 	was_split(mm, addr);
+out:
+	compat_notify_gigabyte(mm, addr, false);
 }
 
 /* Functions of the core. */
