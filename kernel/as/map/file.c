@@ -36,8 +36,7 @@ static int hpmmap_file_mmap(struct file *file, struct vm_area_struct *vma)
 	if (!ctx)
 		return -EPERM;
 	ours = file_inode(ctx->file) == file_inode(file) &&
-	       vma->vm_pgoff == vma->vm_start >> PAGE_SHIFT &&
-	       vma->vm_flags & VM_SHARED;
+	       vma->vm_pgoff == vma->vm_start >> PAGE_SHIFT && vma->vm_flags & VM_SHARED;
 	hpmmap_ctx_put(ctx);
 	if (!ours)
 		return -EINVAL;
@@ -143,8 +142,7 @@ static struct file *file_open(struct inode *inode, const char *name,
 
 	/* Given back by the last fput(). */
 	__module_get(THIS_MODULE);
-	file = alloc_file_pseudo(inode, hpmmap_mnt, name,
-				 O_RDWR | O_LARGEFILE, fops);
+	file = alloc_file_pseudo(inode, hpmmap_mnt, name, O_RDWR | O_LARGEFILE, fops);
 	if (IS_ERR(file)) {
 		module_put(THIS_MODULE);
 		iput(inode);
@@ -332,8 +330,7 @@ enum hpmmap_name hpmmap_file_name(const struct file *file)
  */
 bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx, const struct vm_area_struct *vma)
 {
-	return !ctx->job->eager_stacks &&
-	       hpmmap_file_name(vma->vm_file) == HPMMAP_NAME_THREAD;
+	return !ctx->job->eager_stacks && hpmmap_file_name(vma->vm_file) == HPMMAP_NAME_THREAD;
 }
 
 /* May memory of a mapping of ours wait until it is touched? */
@@ -362,8 +359,6 @@ void hpmmap_vma_own_file(struct hpmmap_ctx *ctx)
 	lockdep_assert_held(&ctx->ops);
 	mmap_assert_write_locked(ctx->mm);
 	for_each_vma(vmi, vma)
-		if (hpmmap_vma_is_ours(vma) &&
-		    file_inode(vma->vm_file) != file_inode(ctx->file))
-			compat_vma_set_file(vma, file_named(ctx,
-						hpmmap_file_name(vma->vm_file)));
+		if (hpmmap_vma_is_ours(vma) && file_inode(vma->vm_file) != file_inode(ctx->file))
+			compat_vma_set_file(vma, file_named(ctx, hpmmap_file_name(vma->vm_file)));
 }

@@ -19,16 +19,14 @@ extern const struct address_space_operations hpmmap_aops, hpmmap_fs_aops;
  * below get their blocks when they are touched, by one fault each: most stacks never grow that
  * far.
  */
-static inline unsigned long hpmmap_stack_given(unsigned long start,
-					       unsigned long end)
+static inline unsigned long hpmmap_stack_given(unsigned long start, unsigned long end)
 {
 	return max(start, (end - STACK_GIVEN_BYTES) & SLOT_MASK);
 }
 
 struct file *hpmmap_file_alloc(void);
 void hpmmap_file_put(struct hpmmap_ctx *ctx);
-struct file *hpmmap_file_window(const struct file_operations *fops,
-				struct address_space *mapping);
+struct file *hpmmap_file_window(const struct file_operations *fops, struct address_space *mapping);
 void hpmmap_file_window_end(void);
 int hpmmap_file_window_mapping(struct address_space *mapping);
 void hpmmap_file_mapping_init(struct address_space *mapping,
@@ -40,12 +38,9 @@ unsigned long hpmmap_vma_map(struct hpmmap_ctx *ctx, unsigned long addr,
 			     unsigned long len, unsigned long prot,
 			     unsigned long flags);
 enum hpmmap_name hpmmap_file_name(const struct file *file);
-bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx,
-			 const struct vm_area_struct *vma);
-bool hpmmap_vma_grows(const struct hpmmap_ctx *ctx,
-		      const struct vm_area_struct *vma);
-unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx,
-			       const struct vm_area_struct *vma);
+bool hpmmap_vma_is_stack(const struct hpmmap_ctx *ctx, const struct vm_area_struct *vma);
+bool hpmmap_vma_grows(const struct hpmmap_ctx *ctx, const struct vm_area_struct *vma);
+unsigned long hpmmap_vma_given(const struct hpmmap_ctx *ctx, const struct vm_area_struct *vma);
 const char *hpmmap_vma_dump_name(struct vm_area_struct *vma);
 void hpmmap_vma_own_file(struct hpmmap_ctx *ctx);
 int hpmmap_vmops_init(void);

@@ -255,8 +255,7 @@ static unsigned int count_locked(struct mm_struct *mm, unsigned long slot,
 	ptep = hpmmap_pgmap_table_lock(mm, pmdp, addr, ptlp);
 	if (!ptep) {
 		*ptlp = pmd_lock(mm, pmdp);
-		return hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M &&
-		       pmd_pfn(*pmdp) == first;
+		return hpmmap_pgmap_kind(pmdp) == HPMMAP_ENTRY_2M && pmd_pfn(*pmdp) == first;
 	}
 	for (i = 0; i < SLOT_PAGES; i++) {
 		pte = ptep_get(ptep + i);
@@ -313,10 +312,8 @@ bool hpmmap_pgmap_is_2m(const struct vm_fault *vmf)
 {
 	unsigned long start = vmf->address & SLOT_MASK;
 
-	return PageCompound(vmf->page) &&
-	       pmd_none(READ_ONCE(*vmf->pmd)) &&
-	       vmf->vma->vm_start <= start &&
-	       vmf->vma->vm_end - SLOT_SIZE >= start &&
+	return PageCompound(vmf->page) && pmd_none(READ_ONCE(*vmf->pmd)) &&
+	       vmf->vma->vm_start <= start && vmf->vma->vm_end - SLOT_SIZE >= start &&
 	       compat_vma_maps_2m(vmf->vma);
 }
 

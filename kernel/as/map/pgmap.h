@@ -34,8 +34,7 @@ unsigned int hpmmap_pgmap_protect_run(struct vm_area_struct *vma,
 				      unsigned long start, unsigned int nr);
 bool hpmmap_pgmap_unprotect(struct vm_area_struct *vma, unsigned long addr,
 			    pmd_t *pmdp, struct folio *folio);
-unsigned int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long slot,
-				struct folio *folio);
+unsigned int hpmmap_pgmap_count(struct mm_struct *mm, unsigned long slot, struct folio *folio);
 bool hpmmap_pgmap_is_alone_2m(struct mm_struct *mm, pmd_t *pmdp, struct folio *folio);
 int hpmmap_pgmap_others(struct mm_struct *mm, unsigned long slot, struct folio *folio);
 

@@ -106,11 +106,9 @@ void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
 }
 
 /* May a slot's memory stay on a node? */
-bool hpmmap_placement_is_right(const struct hpmmap_placement *place,
-			       unsigned long slot, int nid)
+bool hpmmap_placement_is_right(const struct hpmmap_placement *place, unsigned long slot, int nid)
 {
-	return place->in_turn ?
-	       nid == hpmmap_placement_turn(place, slot, 1, NULL) :
+	return place->in_turn ? nid == hpmmap_placement_turn(place, slot, 1, NULL) :
 	       node_isset(nid, place->preferred);
 }
 
@@ -134,10 +132,8 @@ void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 	for_each_vma_range(vmi, other, end) {
 		if (!hpmmap_vma_is_ours(other))
 			continue;
-		if (!from->folio || (other->vm_start <= start &&
-				     other->vm_end >= end)) {
-			hpmmap_placement_get(ctx->job, vma ? vma : other,
-					     place);
+		if (!from->folio || (other->vm_start <= start && other->vm_end >= end)) {
+			hpmmap_placement_get(ctx->job, vma ? vma : other, place);
 			return;
 		}
 		if (!vma_policy(other))

@@ -10,8 +10,7 @@ void hpmmap_placement_get(struct hpmmap_job *job, struct vm_area_struct *vma,
 void hpmmap_placement_copy(struct hpmmap_ctx *ctx, struct vm_area_struct *vma,
 			   unsigned long slot, const struct hpmmap_block *from,
 			   struct hpmmap_placement *place);
-bool hpmmap_placement_is_right(const struct hpmmap_placement *place,
-			       unsigned long slot, int nid);
+bool hpmmap_placement_is_right(const struct hpmmap_placement *place, unsigned long slot, int nid);
 bool hpmmap_policy_copy(struct vm_area_struct *vma, struct mempolicy *pol);
 int hpmmap_vm_set_policy(struct vm_area_struct *vma, struct mempolicy *fresh);
 void hpmmap_policy_set(struct hpmmap_ctx *ctx, unsigned long start,

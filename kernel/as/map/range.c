@@ -39,8 +39,7 @@ bool hpmmap_mmap_write_lock_soon(struct mm_struct *mm, bool *vain)
 }
 
 /* The first mapping of ours in a range, or NULL. mmap_lock held. */
-struct vm_area_struct *hpmmap_range_first_ours(struct mm_struct *mm,
-					       unsigned long start,
+struct vm_area_struct *hpmmap_range_first_ours(struct mm_struct *mm, unsigned long start,
 					       unsigned long end)
 {
 	struct vm_area_struct *vma;
@@ -73,8 +72,7 @@ enum hpmmap_range_what hpmmap_range_look(struct hpmmap_ctx *ctx,
 }
 
 /* Is a mapping of a range ours? */
-bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end)
+bool hpmmap_range_has_ours(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
 	return hpmmap_range_look(ctx, start, end) != HPMMAP_RANGE_LINUX;
 }
@@ -108,8 +106,7 @@ void hpmmap_contents_lost(void)
 	/* It had memory, but not the time. */
 	if (fatal_signal_pending(current))
 		return;
-	pr_warn_ratelimited("no memory for process %d, which is killed\n",
-			    current->pid);
+	pr_warn_ratelimited("no memory for process %d, which is killed\n", current->pid);
 	send_sig(SIGKILL, current, 1);
 }
 
@@ -118,8 +115,7 @@ void hpmmap_contents_lost(void)
  * before. Linux first unmaps what it replaces, and may have no memory then. A process whose
  * contents are gone that way is killed.
  */
-void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start,
-			       unsigned long end)
+void hpmmap_range_kill_if_lost(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, ctx->mm, start);
@@ -170,8 +166,7 @@ long hpmmap_range_unwatch(unsigned long start, unsigned long end)
 }
 
 /* Is anything mapped in a range? */
-bool hpmmap_range_is_taken(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long end)
+bool hpmmap_range_is_taken(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
 	bool ret;
 
@@ -227,8 +222,7 @@ unsigned long hpmmap_range_find_hole(unsigned long hint, unsigned long len,
  * takes its place, and is mapped before it goes. Not for a task that is being killed.
  * ctx->ops is held.
  */
-void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
-			   unsigned long len)
+void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start, unsigned long len)
 {
 	struct mm_struct *mm = ctx->mm;
 	struct vm_area_struct *vma;
@@ -242,8 +236,7 @@ void hpmmap_range_discount(struct hpmmap_ctx *ctx, unsigned long start,
 	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);
 	/* A call without a hook may have changed it: what is there. */
 	for_each_vma_range(vmi, vma, start + len)
-		total += (min(vma->vm_end, start + len) -
-			  max(vma->vm_start, start)) >> PAGE_SHIFT;
+		total += (min(vma->vm_end, start + len) - max(vma->vm_start, start)) >> PAGE_SHIFT;
 	ctx->discount.total = total;
 	ctx->discount.locked = mm->locked_vm;
 	WRITE_ONCE(mm->total_vm, mm->total_vm - total);
@@ -268,8 +261,7 @@ void hpmmap_range_count_again(struct hpmmap_ctx *ctx)
 		return;
 	if (mmap_write_lock_killable(mm))
 		return;
-	too_much = mm->locked_vm > most &&
-		   mm->locked_vm > ctx->discount.locked;
+	too_much = mm->locked_vm > most && mm->locked_vm > ctx->discount.locked;
 	WRITE_ONCE(mm->total_vm, mm->total_vm + ctx->discount.total);
 	ctx->discount.total = 0;
 	mmap_write_unlock(mm);

@@ -45,8 +45,7 @@ static inline bool hpmmap_vma_is_accessible(const struct vm_area_struct *vma)
 
 static inline unsigned long hpmmap_vma_prot(vm_flags_t vm_flags)
 {
-	return (vm_flags & VM_READ ? PROT_READ : 0) |
-	       (vm_flags & VM_WRITE ? PROT_WRITE : 0) |
+	return (vm_flags & VM_READ ? PROT_READ : 0) | (vm_flags & VM_WRITE ? PROT_WRITE : 0) |
 	       (vm_flags & VM_EXEC ? PROT_EXEC : 0);
 }
 

@@ -132,8 +132,7 @@ void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx)
  * Takes a range of the target's addresses out of a window. May sleep, but waits for no
  * process.
  */
-void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
-			  unsigned long end)
+void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start, unsigned long end)
 {
 	hpmmap_window_count(HPMMAP_WINDOW_REVOKED, 1);
 	hpmmap_gigabyte_unmap(&win->mapping, start, end - start, 1);
@@ -182,8 +181,7 @@ static bool notifier_invalidate(struct mmu_interval_notifier *notifier,
 				const struct mmu_notifier_range *range,
 				unsigned long seq)
 {
-	struct hpmmap_window *win = container_of(notifier, struct hpmmap_window,
-						 notifier);
+	struct hpmmap_window *win = container_of(notifier, struct hpmmap_window, notifier);
 	unsigned long first = range->start >> PAGE_SHIFT;
 	unsigned long last = (range->end - 1) >> PAGE_SHIFT, found = first;
 	void *entry;

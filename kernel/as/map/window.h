@@ -81,8 +81,7 @@ void hpmmap_window_bind(struct hpmmap_window *win, struct hpmmap_ctx *ctx);
 int hpmmap_window_watch(struct hpmmap_window *win);
 void hpmmap_window_view(struct hpmmap_window *win, struct hpmmap_viewer *viewer);
 void hpmmap_window_unview(struct hpmmap_window *win, struct hpmmap_viewer *viewer);
-void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start,
-			  unsigned long end);
+void hpmmap_window_revoke(struct hpmmap_window *win, unsigned long start, unsigned long end);
 int hpmmap_windows_init(void);
 void hpmmap_windows_exit(void);
 
@@ -91,8 +90,7 @@ void hpmmap_windows_exit(void);
  * mmap_lock for writing: a fault that maps them anew holds both. Or they cannot be mapped any
  * more.
  */
-static inline void hpmmap_window_zap(struct hpmmap_ctx *ctx, unsigned long start,
-				     unsigned long end)
+static inline void hpmmap_window_zap(struct hpmmap_ctx *ctx, unsigned long start, unsigned long end)
 {
 	struct hpmmap_window *win = READ_ONCE(ctx->window);
 
