@@ -17,8 +17,8 @@ TWO="pingpong:$SMALL,$(sizes 32 64 256 1024 4096 16384) sendrecv:$MIDDLE exchang
 FOUR="sendrecv:$MIDDLE exchange:$MIDDLE halo:$MIDDLE rate:8,64,512,$(sizes 4 16 64 256) barrier:0 bcast:$MIDDLE reduce:$MIDDLE \
 allreduce:16,$MIDDLE alltoall:$MIDDLE"
 
-# Many ranks have some 30 MB each, with their libraries' data and their stacks.
-hpmmap pool add --node 0 --size "$([ $# = 0 ] && echo 1536M || echo 3584M)" --leave 256M >/dev/null
+# Many ranks have some 50 MB each, with their libraries' data and their stacks.
+hpmmap pool add --node 0 --size "$([ $# = 0 ] && echo 1536M || echo 4608M)" --leave 256M >/dev/null
 sleep 5
 # The emulator counts each round of a repeated string instruction: one for each byte here.
 export GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_threshold=1073741824
