@@ -13,6 +13,8 @@ use super::plan::{Allocator, Case, GIGABYTE, LARGE_PAGE, Method, Provider};
 
 /// The setting of transparent huge pages.
 pub const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+/// Reserved pages of all sizes.
+pub const HUGEPAGES: &str = "sys/kernel/mm/hugepages";
 /// Reserved huge pages.
 pub const HUGETLB: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
 
@@ -34,7 +36,18 @@ pub fn thp(root: &Root) -> Option<String> {
 
 /// The directory of reserved pages of a size.
 pub fn hugetlb(page: u64) -> String {
-    format!("sys/kernel/mm/hugepages/hugepages-{}kB", page >> 10)
+    format!("{HUGEPAGES}/hugepages-{}kB", page >> 10)
+}
+
+/// The number of reserved pages of a size, in all or of a NUMA node.
+pub fn nr_hugepages(page: u64, node: Option<u32>) -> String {
+    let dir = match node {
+        Some(node) => {
+            hugetlb(page).replace("kernel/mm", &format!("devices/system/node/node{node}"))
+        }
+        None => hugetlb(page),
+    };
+    format!("{dir}/nr_hugepages")
 }
 
 /// Reserved pages of a size that nobody has, in bytes.

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::fs;
+use std::iter;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::thread;
@@ -16,7 +17,7 @@ use hpmmap_sys::clock::ticks;
 use serde::Deserialize;
 
 use super::journal::{Journal, Journals, Setting, Undo};
-use super::machine::{THP, hugetlb, hugetlb_free, thp};
+use super::machine::{HUGEPAGES, THP, hugetlb, hugetlb_free, nr_hugepages, thp};
 use super::plan::{Case, GIGABYTE, LARGE_PAGE, Method, Provider};
 use super::program::{content, hpmmap, memory_file};
 use super::result::PoolAdd;
@@ -158,13 +159,18 @@ impl Prepared {
             self.undo.truncate(known);
             Error::Failed(format!("cannot write to {}: {error}", path_there.display()))
         })?;
+        if !files.is_empty() {
+            self.complete_write(files);
+        }
+        Ok(())
+    }
+
+    /// Records what the files of a change have become.
+    fn complete_write(&mut self, mut files: Vec<Setting>) {
         for file in &mut files {
             file.reached = value(&self.root, &file.path);
         }
-        if !files.is_empty() {
-            self.complete(Undo::Write(files));
-        }
-        Ok(())
+        self.complete(Undo::Write(files));
     }
 
     /// Loads a module with a switch on or off, and remembers whether it was loaded, and how.
@@ -188,17 +194,29 @@ impl Prepared {
     /// Reserves so many pages of a size in all, as far as they can be had. Those of each
     /// node come back, however Linux divides the new ones.
     pub fn reserve_hugepages(&mut self, page: u64, pages: u64) -> Result<()> {
-        self.begin()?;
-        let dir = hugetlb(page);
-        let size = dir.rsplit('/').next().unwrap_or_default();
         let nodes = node::with_memory(&self.root).unwrap_or_default();
-        let of_node =
-            |node| format!("sys/devices/system/node/node{node}/hugepages/{size}/nr_hugepages");
+        let of_node = |node| nr_hugepages(page, Some(node));
         self.write_with(
-            &format!("{dir}/nr_hugepages"),
+            &nr_hugepages(page, None),
             &pages.to_string(),
             nodes.into_iter().map(of_node).collect(),
         )
+    }
+
+    /// The counts of reserved pages of all sizes. A pool that grows can only lower them: Linux frees
+    /// those in memory that it gives up, if nobody uses them.
+    fn hugepages(&self) -> Vec<Setting> {
+        let nodes = node::with_memory(&self.root).unwrap_or_default();
+        let dirs = self.root.entries(HUGEPAGES).unwrap_or_default();
+        let sizes = dirs.iter().filter_map(|dir| {
+            let kib = dir.strip_prefix("hugepages-")?.strip_suffix("kB")?;
+            Some(kib.parse::<u64>().ok()? << 10)
+        });
+        let places = || iter::once(None).chain(nodes.iter().copied().map(Some));
+        sizes
+            .flat_map(|page| places().map(move |node| nr_hugepages(page, node)))
+            .filter_map(|path| self.setting(&path, Some("0")))
+            .collect()
     }
 
     /// Gets memory from one provider, as much as possible.
@@ -252,6 +270,10 @@ impl Prepared {
         let wanted = (bytes / nodes.len().max(1) as u64).next_multiple_of(block);
         let size = Size(wanted).to_string();
         let mut added = PoolAdd { bytes: 0, cost: 0 };
+        let hugepages = self.hugepages();
+        if !hugepages.is_empty() {
+            self.remember(Undo::Write(hugepages.clone()))?;
+        }
         for node in nodes {
             let start = ticks();
             let name = node.to_string();
@@ -279,24 +301,30 @@ impl Prepared {
             added.bytes += bytes;
             added.cost += ticks() - start;
         }
+        if !hugepages.is_empty() {
+            self.complete_write(hugepages);
+        }
         Ok(Some(added))
     }
 
-    /// Writes the old values, if all files are as the change has left them.
+    /// Writes the old values, if all files are as the change has left them. What it has left as it
+    /// was does not matter.
     fn write_back(&self, files: &[Setting]) -> std::result::Result<(), NotUndone> {
-        let now: Vec<_> = files
-            .iter()
-            .map(|file| value(&self.root, &file.path))
-            .collect();
-        let is_old = |(file, now): (&Setting, &Option<String>)| now.as_ref() == Some(&file.old);
-        if files.iter().zip(&now).all(is_old) {
+        let is_changed = |file: &&Setting| file.reached.as_ref() != Some(&file.old);
+        let files: Vec<&Setting> = files.iter().filter(is_changed).collect();
+        let differing = || {
+            files.iter().filter_map(|file| {
+                let now = value(&self.root, &file.path);
+                (now.as_ref() != Some(&file.old)).then_some((file, now))
+            })
+        };
+        if differing().next().is_none() {
             return Ok(());
         }
-        for (file, now) in files.iter().zip(&now) {
-            // One that cannot be read fails below. One that was written before is the old.
+        for (file, now) in differing() {
+            // One that cannot be read fails below.
             if let Some(now) = now
-                && *now != file.old
-                && !file.explains(now)
+                && !file.explains(&now)
             {
                 return Err(NotUndone::Changed(format!(
                     "/{}: it was changed meanwhile and stays '{now}'; before the benchmark it was \
@@ -305,11 +333,18 @@ impl Prepared {
                 )));
             }
         }
-        for Setting { path, old, .. } in files {
+        for Setting { path, old, .. } in files.iter().rev() {
             fs::write(self.root.join(path), old)
                 .map_err(|error| NotUndone::Failed(format!("cannot write to /{path}: {error}")))?;
         }
-        Ok(())
+        // Linux reports success where it has got fewer huge pages.
+        match differing().next() {
+            None => Ok(()),
+            Some((Setting { path, old, .. }, now)) => Err(NotUndone::Failed(format!(
+                "/{path}: it is '{}' after '{old}' was written",
+                now.unwrap_or_default()
+            ))),
+        }
     }
 
     /// A module that is not loaded was unloaded by the change.
@@ -537,6 +572,7 @@ fn added_bytes(json: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};
+    use std::os::unix::fs::symlink;
 
     use super::*;
     use hpmmap_host::fixture::Fixture;
@@ -894,6 +930,53 @@ mod tests {
         set(["64\n", "20\n", "44\n"]);
         assert_eq!(undone(&fixture, change()).len(), 1);
         assert_eq!(now(), ["64", "20", "44"]);
+    }
+
+    #[test]
+    fn huge_pages_that_a_growing_pool_has_freed_come_back() {
+        let fixture = fixture();
+        fixture.nodes("0");
+        let of_node = nr_hugepages(LARGE_PAGE, Some(0));
+        let all = nr_hugepages(LARGE_PAGE, None);
+        let gigabytes = nr_hugepages(GIGABYTE, None);
+        assert_eq!(
+            of_node,
+            "sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
+        );
+        let set = |pages: &str| {
+            fixture.write(&all, pages);
+            fixture.write(&of_node, pages);
+        };
+        let read = |path: &str| fixture.root().read(path).unwrap();
+        set("9");
+        fixture.write(&gigabytes, "1");
+        let mut prepared = Prepared::new(&fixture.root());
+        let before = prepared.hugepages();
+        assert_eq!(before.len(), 3);
+        prepared.remember(Undo::Write(before.clone())).unwrap();
+        set("6");
+        prepared.complete_write(before);
+        prepared.reserve_hugepages(LARGE_PAGE, 20).unwrap();
+        // Another pool has freed some of the new ones. Gigabytes are as they were: others may
+        // change them.
+        set("17");
+        fixture.write(&gigabytes, "2");
+        assert!(prepared.set_back().is_empty());
+        assert_eq!((read(&all), read(&of_node)), ("9".into(), "9".into()));
+        assert_eq!(read(&gigabytes), "2");
+    }
+
+    #[test]
+    fn huge_pages_that_linux_has_not_got_are_said() {
+        let fixture = fixture();
+        // It takes any value, and keeps its own.
+        let nothing = "sys/nr_hugepages";
+        symlink("/dev/null", fixture.path().join(nothing)).unwrap();
+        let said = undone(&fixture, vec![Undo::Write(vec![setting(nothing, "9", "")])]);
+        assert_eq!(
+            said,
+            [format!("/{nothing}: it is '' after '9' was written")]
+        );
     }
 
     #[test]

@@ -253,17 +253,18 @@ impl Run<'_> {
         if thp(root).as_deref() == Some("never") {
             provide(none, Provider::Linux, prepared, |to| to.set_thp("madvise"))?;
         }
+        // Pools first: Linux frees reserved pages in memory that it gives up. Without the module its
+        // measurements are left out.
+        let added = match pool > 0 && hpmmap_host::pool::is_loaded(root) {
+            true => provide(none, Provider::Pools, prepared, |to| to.add_pool(pool))?,
+            false => None,
+        };
         if more > 0 {
             provide(none, Provider::Hugetlb, prepared, |to| {
                 let there: u64 = root.read_number(format!("{HUGETLB}/nr_hugepages"))?;
                 to.reserve_hugepages(LARGE_PAGE, there + more)
             })?;
         }
-        // Otherwise its measurements are left out.
-        if pool == 0 || !hpmmap_host::pool::is_loaded(root) {
-            return Ok(None);
-        }
-        let added = provide(none, Provider::Pools, prepared, |to| to.add_pool(pool))?;
         Ok(added.flatten())
     }
 
