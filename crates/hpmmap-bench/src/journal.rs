@@ -266,12 +266,12 @@ pub struct Journal {
 
 impl Journal {
     /// Records a change that is made next, or its result.
-    pub fn add(&mut self, undo: &Undo) -> Result<()> {
-        let mut write = || {
+    pub fn add(&self, undo: &Undo) -> Result<()> {
+        let write = || {
             let mut line = serde_json::to_vec(undo)?;
             line.push(b'\n');
             let length = self.file.metadata()?.len();
-            self.file.write_all(&line).inspect_err(|_| {
+            (&self.file).write_all(&line).inspect_err(|_| {
                 // Without a part of the line. If that fails, too, the journal cannot be read.
                 let _ = self.file.set_len(length);
             })

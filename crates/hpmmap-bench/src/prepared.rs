@@ -113,7 +113,7 @@ impl Prepared {
 
     /// Records a change that is made next.
     fn remember(&mut self, undo: Undo) -> Result<()> {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = &self.journal {
             let added = journal.add(&undo);
             self.is_unrecorded = added.is_err();
             added?;
@@ -124,7 +124,7 @@ impl Prepared {
 
     /// Records the result of a change. Without it the record of the change tells what was to be.
     fn complete(&mut self, undo: Undo) {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = &self.journal {
             let _ = journal.add(&undo);
         }
         undo.put(&mut self.undo);
@@ -364,6 +364,7 @@ impl Prepared {
     }
 
     /// Removes what was added, at most `bytes` if that is not known. `added` becomes what is left.
+    /// It goes block by block: how much was removed is not known if this process is killed.
     fn remove_pool(
         &self,
         node: u32,
@@ -372,6 +373,16 @@ impl Prepared {
         added: &mut Option<u64>,
     ) -> std::result::Result<(), NotUndone> {
         let node_name = node.to_string();
+        if let (Some(journal), Some(bytes)) = (&self.journal, *added) {
+            let open = Undo::PoolRemove {
+                node,
+                before,
+                bytes,
+                added: None,
+            };
+            // Without the record the next benchmark leaves the rest to the administrator.
+            let _ = journal.add(&open);
+        }
         shrink(
             || Ok(pool_bytes(&self.root, node)?.saturating_sub(before)),
             bytes,
@@ -876,6 +887,33 @@ mod tests {
             said.len() == 1 && said[0].starts_with("pool of NUMA node 0: it was"),
             "{said:?}"
         );
+    }
+
+    #[test]
+    fn a_benchmark_that_was_killed_while_it_removed_memory_has_removed_a_part() {
+        let fixture = fixture();
+        fixture.module();
+        fixture.node_pool(0, 5, 0, 0, 0);
+        let mut prepared = Prepared::new(&fixture.root());
+        prepared.begin().unwrap();
+        let change = Undo::PoolRemove {
+            node: 0,
+            before: 5,
+            bytes: 9,
+            added: Some(7),
+        };
+        prepared.complete(change.clone());
+        prepared.remove_pool(0, 5, 9, &mut Some(7)).unwrap();
+        let name = &fixture.root().entries("run/hpmmap/bench").unwrap()[0];
+        let text = fixture.root().read(format!("run/hpmmap/bench/{name}")).unwrap();
+        let open = Undo::PoolRemove {
+            node: 0,
+            before: 5,
+            bytes: 7,
+            added: None,
+        };
+        // Up to 7 are the benchmark's.
+        assert_eq!(text, lines(&[change, open]).trim());
     }
 
     #[test]
