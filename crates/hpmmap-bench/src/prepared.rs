@@ -17,7 +17,7 @@ use hpmmap_sys::clock::ticks;
 use serde::Deserialize;
 
 use super::journal::{Journal, Journals, Setting, Undo};
-use super::machine::{HUGEPAGES, THP, hugetlb, hugetlb_free, nr_hugepages, thp};
+use super::machine::{HUGEPAGES, THP, hugetlb, hugetlb_at, hugetlb_free, nr_hugepages, thp};
 use super::plan::{Case, GIGABYTE, LARGE_PAGE, Method, Provider};
 use super::program::{content, hpmmap, memory_file};
 use super::result::PoolAdd;
@@ -203,6 +203,14 @@ impl Prepared {
         )
     }
 
+    /// Reserves so many more huge pages on a node, as far as they can be had.
+    pub fn reserve_more(&mut self, node: u32, pages: u64) -> Result<()> {
+        let dir = hugetlb_at(&self.root, LARGE_PAGE, Some(node));
+        let path = format!("{dir}/nr_hugepages");
+        let there: u64 = self.root.read_number(&path)?;
+        self.write(&path, &(there + pages).to_string())
+    }
+
     /// The counts of reserved pages of all sizes. A pool that grows can only lower them: Linux frees
     /// those in memory that it gives up, if nobody uses them.
     fn hugepages(&self) -> Vec<Setting> {
@@ -231,7 +239,7 @@ impl Prepared {
                 Ok(None)
             }
             // Those of the kernel's command line would not come back.
-            Provider::Hugetlb1g if hugetlb_free(&self.root, GIGABYTE) >= need => Ok(None),
+            Provider::Hugetlb1g if hugetlb_free(&self.root, GIGABYTE, None) >= need => Ok(None),
             // A kernel whose CPU has none has no directory for them.
             Provider::Hugetlb1g if !self.root.join(hugetlb(GIGABYTE)).is_dir() => Ok(None),
             Provider::Hugetlb1g => {
@@ -239,7 +247,7 @@ impl Prepared {
                 Ok(None)
             }
             Provider::Pools if !pool::is_loaded(&self.root) => Ok(None),
-            Provider::Pools => self.add_pool(bytes),
+            Provider::Pools => self.add_pool(bytes, available).map(Some),
         }
     }
 
@@ -259,52 +267,73 @@ impl Prepared {
         Ok(())
     }
 
-    /// Adds pools of this size in all, in equal parts on all nodes, as far as possible. Linux keeps
-    /// less of each node than it does otherwise: small nodes could not be measured.
-    pub fn add_pool(&mut self, bytes: u64) -> Result<Option<PoolAdd>> {
-        self.begin()?;
+    /// Adds pools of this size in all, in equal parts on all nodes, as far as possible.
+    pub fn add_pool(&mut self, bytes: u64, most: u64) -> Result<PoolAdd> {
+        let nodes = node::with_memory(&self.root)?;
+        let count = nodes.len().max(1) as u64;
+        let each = self.memory_blocks(bytes / count, most / count)?;
+        let mut all = PoolAdd::default();
+        for node in nodes {
+            all = all.plus(&self.grow_pool(node, each)?);
+        }
+        Ok(all)
+    }
+
+    /// So many bytes in whole memory blocks: rounded up while that is at most `most`, otherwise
+    /// down.
+    pub fn memory_blocks(&self, bytes: u64, most: u64) -> Result<u64> {
         let text = self.root.read(MEMORY_BLOCK)?;
         let block = u64::from_str_radix(text.trim_start_matches("0x"), 16)
             .map_err(|_| Error::Failed(format!("/{MEMORY_BLOCK}: '{text}' is no size")))?;
-        let nodes = node::with_memory(&self.root)?;
-        let wanted = (bytes / nodes.len().max(1) as u64).next_multiple_of(block);
-        let size = Size(wanted).to_string();
-        let mut added = PoolAdd { bytes: 0, cost: 0 };
+        match bytes.next_multiple_of(block) {
+            up if up <= most => Ok(up),
+            _ => Ok(bytes.min(most) / block * block),
+        }
+    }
+
+    /// Adds this much to the pool of a node, as far as possible. Linux keeps less of the node than it
+    /// does otherwise: small nodes could not be measured.
+    pub fn grow_pool(&mut self, node: u32, wanted: u64) -> Result<PoolAdd> {
+        if wanted == 0 {
+            return Ok(PoolAdd::default());
+        }
+        self.begin()?;
         let hugepages = self.hugepages();
         if !hugepages.is_empty() {
             self.remember(Undo::Write(hugepages.clone()))?;
         }
-        for node in nodes {
-            let start = ticks();
-            let name = node.to_string();
-            let args = [
-                "add",
-                "--json",
-                "--partial",
-                "--node",
-                &name,
-                "--size",
-                &size,
-                "--leave",
-                LEAVE,
-            ];
-            let before = pool_bytes(&self.root, node)?;
-            let undo = |added| Undo::PoolRemove {
-                node,
-                before,
-                bytes: wanted,
-                added,
-            };
-            self.remember(undo(None))?;
-            let bytes = added_bytes(&self.pool(&args, false)?)?;
-            self.complete(undo(Some(bytes)));
-            added.bytes += bytes;
-            added.cost += ticks() - start;
-        }
+        let start = ticks();
+        let name = node.to_string();
+        let size = Size(wanted).to_string();
+        let args = [
+            "add",
+            "--json",
+            "--partial",
+            "--node",
+            &name,
+            "--size",
+            &size,
+            "--leave",
+            LEAVE,
+        ];
+        let before = pool_bytes(&self.root, node)?;
+        let undo = |added| Undo::PoolRemove {
+            node,
+            before,
+            bytes: wanted,
+            added,
+        };
+        self.remember(undo(None))?;
+        let added = self.pool(&args, false);
         if !hugepages.is_empty() {
             self.complete_write(hugepages);
         }
-        Ok(Some(added))
+        let bytes = added_bytes(&added?)?;
+        self.complete(undo(Some(bytes)));
+        Ok(PoolAdd {
+            bytes,
+            cost: ticks() - start,
+        })
     }
 
     /// Writes the old values, if all files are as the change has left them. What it has left as it
@@ -905,7 +934,10 @@ mod tests {
         prepared.complete(change.clone());
         prepared.remove_pool(0, 5, 9, &mut Some(7)).unwrap();
         let name = &fixture.root().entries("run/hpmmap/bench").unwrap()[0];
-        let text = fixture.root().read(format!("run/hpmmap/bench/{name}")).unwrap();
+        let text = fixture
+            .root()
+            .read(format!("run/hpmmap/bench/{name}"))
+            .unwrap();
         let open = Undo::PoolRemove {
             node: 0,
             before: 5,
@@ -914,6 +946,17 @@ mod tests {
         };
         // Up to 7 are the benchmark's.
         assert_eq!(text, lines(&[change, open]).trim());
+    }
+
+    #[test]
+    fn pools_are_of_whole_memory_blocks_within_the_limit() {
+        let fixture = fixture();
+        fixture.block_size(4 << 20);
+        let prepared = Prepared::new(&fixture.root());
+        let of =
+            |bytes: u64, most: u64| prepared.memory_blocks(bytes << 20, most << 20).unwrap() >> 20;
+        assert_eq!([of(5, 8), of(5, 7), of(8, 8), of(9, 6)], [8, 4, 8, 4]);
+        assert_eq!([of(0, 8), of(3, 3)], [0, 0]);
     }
 
     #[test]
@@ -994,7 +1037,9 @@ mod tests {
         prepared.remember(Undo::Write(before.clone())).unwrap();
         set("6");
         prepared.complete_write(before);
-        prepared.reserve_hugepages(LARGE_PAGE, 20).unwrap();
+        let file = |path: &str| setting(path, "6", "20");
+        let reserved = Undo::Write(vec![file(&all), file(&of_node)]);
+        prepared.undo.push(reserved);
         // Another pool has freed some of the new ones. Gigabytes are as they were: others may
         // change them.
         set("17");
@@ -1002,6 +1047,24 @@ mod tests {
         assert!(prepared.set_back().is_empty());
         assert_eq!((read(&all), read(&of_node)), ("9".into(), "9".into()));
         assert_eq!(read(&gigabytes), "2");
+    }
+
+    #[test]
+    fn huge_pages_of_one_node_are_reserved_and_come_back() {
+        let fixture = fixture();
+        let all = nr_hugepages(LARGE_PAGE, None);
+        let of_node = nr_hugepages(LARGE_PAGE, Some(1));
+        fixture.write(&all, "5");
+        fixture.write(&of_node, "3");
+        let read = || [&all, &of_node].map(|path| fixture.root().read(path).unwrap());
+        let mut prepared = Prepared::new(&fixture.root());
+        prepared.reserve_more(1, 4).unwrap();
+        assert_eq!(read(), ["5", "7"]);
+        // There is no such node: the kernel is without NUMA.
+        prepared.reserve_more(0, 4).unwrap();
+        assert_eq!(read(), ["9", "7"]);
+        assert!(prepared.set_back().is_empty());
+        assert_eq!(read(), ["5", "3"]);
     }
 
     #[test]
