@@ -22,6 +22,7 @@ use crate::machine::{self, hugetlb_free, pools_free, thp};
 use crate::node::app::{self, App};
 use crate::node::counters::Counters;
 use crate::node::cpus::{cpus, free_bytes, memory};
+use crate::node::names::Names;
 use crate::node::plan::{LEAST_BYTES, Parameters, What, memory_bytes};
 use crate::node::record::{LeftOut, Record, SCHEMA};
 use crate::node::result::{Outcome, Sample};
@@ -349,7 +350,7 @@ impl Run<'_> {
         list.push(LeftOut {
             what,
             method,
-            reason,
+            reason: Names::own().without(&reason),
         });
     }
 
