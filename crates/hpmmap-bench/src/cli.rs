@@ -416,7 +416,8 @@ pub struct BenchNodeArgs {
     #[arg(long, value_name = "N", default_value_t = 60.0, value_parser = minutes)]
     pub minutes: f64,
     /// Memory of the arrays of a measurement; each process takes up to 64M more [default: 4G, in a
-    /// shorter time than an hour less, and at most a quarter of what a NUMA node has free]
+    /// shorter time than an hour less, and at most a quarter of what the NUMA node with the
+    /// least has free]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Size>,
     /// Only these CPUs, such as 0,2-3 [default: all that the caller may use]

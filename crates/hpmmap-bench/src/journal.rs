@@ -25,7 +25,8 @@ const LIMIT: u64 = 1 << 20;
 /// How a change is undone, unless others have made another one since. Each can be undone twice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Undo {
-    /// Files that a change concerns, in the order in which they are written.
+    /// Files that a change concerns: the one that is written, then those that follow from it. The
+    /// last is set back first.
     Write(Vec<Setting>),
     /// Removes memory from the pool of a node, but none that it had before.
     PoolRemove {
@@ -63,12 +64,11 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Can the change, or a part of it, have led to this value?
+    /// Can the change, a part of it, or an attempt to set it back have led to this value?
     pub fn explains(&self, now: &str) -> bool {
-        match (&self.reached, &self.asked) {
-            (Some(reached), _) => now == reached,
-            (None, Some(asked)) => now == asked || is_between(now, &self.old, asked),
-            (None, None) => true,
+        match self.reached.as_ref().or(self.asked.as_ref()) {
+            Some(to) => now == to || is_between(now, &self.old, to),
+            None => true,
         }
     }
 }
@@ -266,12 +266,12 @@ pub struct Journal {
 
 impl Journal {
     /// Records a change that is made next, or its result.
-    pub fn add(&mut self, undo: &Undo) -> Result<()> {
-        let mut write = || {
+    pub fn add(&self, undo: &Undo) -> Result<()> {
+        let write = || {
             let mut line = serde_json::to_vec(undo)?;
             line.push(b'\n');
             let length = self.file.metadata()?.len();
-            self.file.write_all(&line).inspect_err(|_| {
+            (&self.file).write_all(&line).inspect_err(|_| {
                 // Without a part of the line. If that fails, too, the journal cannot be read.
                 let _ = self.file.set_len(length);
             })

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use hpmmap_base::VERSION;
+use hpmmap_base::error::Result;
 use hpmmap_base::size::short;
 use hpmmap_host::{Root, chosen, pool, process};
 
@@ -13,6 +14,8 @@ use super::plan::{Allocator, Case, GIGABYTE, LARGE_PAGE, Method, Provider};
 
 /// The setting of transparent huge pages.
 pub const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+/// Reserved pages of all sizes.
+pub const HUGEPAGES: &str = "sys/kernel/mm/hugepages";
 /// Reserved huge pages.
 pub const HUGETLB: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
 
@@ -34,21 +37,63 @@ pub fn thp(root: &Root) -> Option<String> {
 
 /// The directory of reserved pages of a size.
 pub fn hugetlb(page: u64) -> String {
-    format!("sys/kernel/mm/hugepages/hugepages-{}kB", page >> 10)
+    format!("{HUGEPAGES}/hugepages-{}kB", page >> 10)
 }
 
-/// Reserved pages of a size that nobody has, in bytes.
-pub fn hugetlb_free(root: &Root, page: u64) -> u64 {
+/// The same of a NUMA node.
+fn hugetlb_of(page: u64, node: u32) -> String {
+    hugetlb(page).replace("kernel/mm", &format!("devices/system/node/node{node}"))
+}
+
+/// The same of a NUMA node, if the kernel has NUMA.
+pub fn hugetlb_at(root: &Root, page: u64, node: Option<u32>) -> String {
+    let of_node = node.map(|node| hugetlb_of(page, node));
+    let of_node = of_node.filter(|dir| root.join(dir).is_dir());
+    of_node.unwrap_or_else(|| hugetlb(page))
+}
+
+/// The number of reserved pages of a size, in all or of a NUMA node.
+pub fn nr_hugepages(page: u64, node: Option<u32>) -> String {
+    let dir = node.map_or_else(|| hugetlb(page), |node| hugetlb_of(page, node));
+    format!("{dir}/nr_hugepages")
+}
+
+/// Reserved pages of a size that nobody has, in bytes; all of them, or those of a NUMA node.
+pub fn hugetlb_free(root: &Root, page: u64, node: Option<u32>) -> u64 {
+    let dir = hugetlb_at(root, page, node);
     let pages: u64 = root
-        .read_number(format!("{}/free_hugepages", hugetlb(page)))
+        .read_number(format!("{dir}/free_hugepages"))
         .unwrap_or(0);
     pages * page
 }
 
-/// Free memory of all pools.
-pub fn pools_free(root: &Root) -> u64 {
-    let pools = pool::nodes(root).unwrap_or_default();
-    pools.iter().map(|pool| pool.free_bytes).sum()
+/// The pools of all NUMA nodes, or that of one.
+fn pools(root: &Root, node: Option<u32>) -> Vec<pool::NodePool> {
+    let mut pools = pool::nodes(root).unwrap_or_default();
+    pools.retain(|pool| node.is_none_or(|node| pool.node == node));
+    pools
+}
+
+/// Free memory of all pools, or of that of a NUMA node.
+pub fn pools_free(root: &Root, node: Option<u32>) -> u64 {
+    pools(root, node).iter().map(|pool| pool.free_bytes).sum()
+}
+
+/// Memory of a NUMA node that Linux could give up without swapping: free pages, and those of
+/// files.
+pub fn linux_free(root: &Root, node: u32) -> Result<u64> {
+    let available = process::unswapped_bytes(root)?;
+    let path = format!("sys/devices/system/node/node{node}/meminfo");
+    // A kernel without NUMA has no such file.
+    let Ok(text) = root.read(path) else {
+        return Ok(available);
+    };
+    let kib = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(2);
+        let counts = ["MemFree:", "Active(file):", "Inactive(file):"].contains(&words.next()?);
+        words.next()?.parse::<u64>().ok().filter(|_| counts)
+    });
+    Ok(available.min(kib.sum::<u64>() << 10))
 }
 
 /// The reason why a case cannot be measured on the machine as it is now.
@@ -58,15 +103,23 @@ pub fn obstacle(root: &Root, case: &Case) -> Option<String> {
         case.method,
         case.need_bytes(),
         case.pattern.uses_allocator(),
+        None,
     )
 }
 
-/// The reason why the machine cannot provide this much memory by a method.
-pub fn lacking(root: &Root, method: Method, need: u64, by_allocator: bool) -> Option<String> {
+/// The reason why the machine, or one NUMA node of it, cannot provide this much memory by a method.
+pub fn lacking(
+    root: &Root,
+    method: Method,
+    need: u64,
+    by_allocator: bool,
+    node: Option<u32>,
+) -> Option<String> {
+    let place = node.map_or(String::new(), |node| format!(" on NUMA node {node}"));
     let short_of = |what: &str, there: u64| {
         (need > there).then(|| {
             format!(
-                "needs up to {} of {what}, there is {}",
+                "needs up to {} of {what}{place}, there is {}",
                 short(need),
                 short(there)
             )
@@ -92,15 +145,30 @@ pub fn lacking(root: &Root, method: Method, need: u64, by_allocator: bool) -> Op
     {
         return Some(format!("entries would be of 2 MB: {why}"));
     }
+    let is_whole = |pool: &pool::NodePool| pool.largest_free_bytes >= GIGABYTE;
+    if method == Method::Hpmmap1g
+        && need >= GIGABYTE
+        && pool::is_loaded(root)
+        && !pools(root, node).iter().any(is_whole)
+    {
+        return Some(format!(
+            "entries would be of 2 MB: no pool has a whole gigabyte free{place}"
+        ));
+    }
     match method.provider() {
-        Provider::Linux => short_of(
-            "available memory",
-            process::available_bytes(root).unwrap_or(0),
-        ),
-        Provider::Hugetlb => short_of("reserved huge pages", hugetlb_free(root, LARGE_PAGE)),
-        Provider::Hugetlb1g => short_of("reserved pages of 1 GB", hugetlb_free(root, GIGABYTE)),
+        Provider::Linux => {
+            let there = match node {
+                Some(node) => linux_free(root, node),
+                None => Ok(process::available_bytes(root).unwrap_or(0)),
+            };
+            short_of("available memory", there.unwrap_or(0))
+        }
+        Provider::Hugetlb => short_of("reserved huge pages", hugetlb_free(root, LARGE_PAGE, node)),
+        Provider::Hugetlb1g => {
+            short_of("reserved pages of 1 GB", hugetlb_free(root, GIGABYTE, node))
+        }
         Provider::Pools if !pool::is_loaded(root) => Some("the module is not loaded".into()),
-        Provider::Pools => short_of("free pool memory", pools_free(root)),
+        Provider::Pools => short_of("free pool memory", pools_free(root, node)),
     }
 }
 
@@ -278,6 +346,40 @@ pub mod tests {
             why(Pattern::Map, Method::Hpmmap1g)
                 .unwrap()
                 .starts_with("entries would be of 2 MB: the CPU")
+        );
+    }
+
+    #[test]
+    fn memory_of_another_node_is_not_there() {
+        let fixture = fixture();
+        fixture.module();
+        let why = |method, need: u64, node| {
+            lacking(&fixture.root(), method, need << 20, false, node).unwrap_or_default()
+        };
+        for (node, pages, kib) in [(0, 8, 4096), (1, 2, 65536)] {
+            let dir = format!("sys/devices/system/node/node{node}");
+            let pages_dir = hugetlb_of(LARGE_PAGE, node);
+            fixture.write(&format!("{pages_dir}/free_hugepages"), &pages.to_string());
+            let text =
+                format!("Node {node} MemFree: {kib} kB\nNode {node} Active(file): 1024 kB\n");
+            fixture.write(&format!("{dir}/meminfo"), &(text + "Node 0 Shmem: 9 kB\n"));
+        }
+        fixture.node_pool(0, 2 << 30, 2 << 30, 1 << 20, 0);
+        fixture.node_pool(1, 2 << 30, 2 << 30, 1 << 30, 0);
+        assert_eq!(why(Method::Hugetlb, 16, Some(0)), "");
+        assert_eq!(
+            why(Method::Hugetlb, 16, Some(1)),
+            "needs up to 16M of reserved huge pages on NUMA node 1, there is 4M"
+        );
+        assert_eq!(why(Method::Hpmmap, 4096, None), "");
+        assert!(why(Method::Hpmmap, 4096, Some(0)).ends_with("there is 2G"));
+        assert!(why(Method::Small, 6, Some(0)).ends_with("on NUMA node 0, there is 5M"));
+        assert_eq!(why(Method::Small, 6, Some(1)), "");
+        // Free memory in pieces.
+        assert_eq!(why(Method::Hpmmap1g, 1024, Some(1)), "");
+        assert_eq!(
+            why(Method::Hpmmap1g, 1024, Some(0)),
+            "entries would be of 2 MB: no pool has a whole gigabyte free on NUMA node 0"
         );
     }
 

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::fs;
+use std::iter;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::thread;
@@ -16,7 +17,7 @@ use hpmmap_sys::clock::ticks;
 use serde::Deserialize;
 
 use super::journal::{Journal, Journals, Setting, Undo};
-use super::machine::{THP, hugetlb, hugetlb_free, thp};
+use super::machine::{HUGEPAGES, THP, hugetlb, hugetlb_at, hugetlb_free, nr_hugepages, thp};
 use super::plan::{Case, GIGABYTE, LARGE_PAGE, Method, Provider};
 use super::program::{content, hpmmap, memory_file};
 use super::result::PoolAdd;
@@ -112,7 +113,7 @@ impl Prepared {
 
     /// Records a change that is made next.
     fn remember(&mut self, undo: Undo) -> Result<()> {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = &self.journal {
             let added = journal.add(&undo);
             self.is_unrecorded = added.is_err();
             added?;
@@ -123,7 +124,7 @@ impl Prepared {
 
     /// Records the result of a change. Without it the record of the change tells what was to be.
     fn complete(&mut self, undo: Undo) {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = &self.journal {
             let _ = journal.add(&undo);
         }
         undo.put(&mut self.undo);
@@ -158,13 +159,18 @@ impl Prepared {
             self.undo.truncate(known);
             Error::Failed(format!("cannot write to {}: {error}", path_there.display()))
         })?;
+        if !files.is_empty() {
+            self.complete_write(files);
+        }
+        Ok(())
+    }
+
+    /// Records what the files of a change have become.
+    fn complete_write(&mut self, mut files: Vec<Setting>) {
         for file in &mut files {
             file.reached = value(&self.root, &file.path);
         }
-        if !files.is_empty() {
-            self.complete(Undo::Write(files));
-        }
-        Ok(())
+        self.complete(Undo::Write(files));
     }
 
     /// Loads a module with a switch on or off, and remembers whether it was loaded, and how.
@@ -188,17 +194,37 @@ impl Prepared {
     /// Reserves so many pages of a size in all, as far as they can be had. Those of each
     /// node come back, however Linux divides the new ones.
     pub fn reserve_hugepages(&mut self, page: u64, pages: u64) -> Result<()> {
-        self.begin()?;
-        let dir = hugetlb(page);
-        let size = dir.rsplit('/').next().unwrap_or_default();
         let nodes = node::with_memory(&self.root).unwrap_or_default();
-        let of_node =
-            |node| format!("sys/devices/system/node/node{node}/hugepages/{size}/nr_hugepages");
+        let of_node = |node| nr_hugepages(page, Some(node));
         self.write_with(
-            &format!("{dir}/nr_hugepages"),
+            &nr_hugepages(page, None),
             &pages.to_string(),
             nodes.into_iter().map(of_node).collect(),
         )
+    }
+
+    /// Reserves so many more huge pages on a node, as far as they can be had.
+    pub fn reserve_more(&mut self, node: u32, pages: u64) -> Result<()> {
+        let dir = hugetlb_at(&self.root, LARGE_PAGE, Some(node));
+        let path = format!("{dir}/nr_hugepages");
+        let there: u64 = self.root.read_number(&path)?;
+        self.write(&path, &(there + pages).to_string())
+    }
+
+    /// The counts of reserved pages of all sizes. A pool that grows can only lower them: Linux frees
+    /// those in memory that it gives up, if nobody uses them.
+    fn hugepages(&self) -> Vec<Setting> {
+        let nodes = node::with_memory(&self.root).unwrap_or_default();
+        let dirs = self.root.entries(HUGEPAGES).unwrap_or_default();
+        let sizes = dirs.iter().filter_map(|dir| {
+            let kib = dir.strip_prefix("hugepages-")?.strip_suffix("kB")?;
+            Some(kib.parse::<u64>().ok()? << 10)
+        });
+        let places = || iter::once(None).chain(nodes.iter().copied().map(Some));
+        sizes
+            .flat_map(|page| places().map(move |node| nr_hugepages(page, node)))
+            .filter_map(|path| self.setting(&path, Some("0")))
+            .collect()
     }
 
     /// Gets memory from one provider, as much as possible.
@@ -213,7 +239,7 @@ impl Prepared {
                 Ok(None)
             }
             // Those of the kernel's command line would not come back.
-            Provider::Hugetlb1g if hugetlb_free(&self.root, GIGABYTE) >= need => Ok(None),
+            Provider::Hugetlb1g if hugetlb_free(&self.root, GIGABYTE, None) >= need => Ok(None),
             // A kernel whose CPU has none has no directory for them.
             Provider::Hugetlb1g if !self.root.join(hugetlb(GIGABYTE)).is_dir() => Ok(None),
             Provider::Hugetlb1g => {
@@ -221,7 +247,7 @@ impl Prepared {
                 Ok(None)
             }
             Provider::Pools if !pool::is_loaded(&self.root) => Ok(None),
-            Provider::Pools => self.add_pool(bytes),
+            Provider::Pools => self.add_pool(bytes, available).map(Some),
         }
     }
 
@@ -241,62 +267,93 @@ impl Prepared {
         Ok(())
     }
 
-    /// Adds pools of this size in all, in equal parts on all nodes, as far as possible. Linux keeps
-    /// less of each node than it does otherwise: small nodes could not be measured.
-    pub fn add_pool(&mut self, bytes: u64) -> Result<Option<PoolAdd>> {
-        self.begin()?;
+    /// Adds pools of this size in all, in equal parts on all nodes, as far as possible.
+    pub fn add_pool(&mut self, bytes: u64, most: u64) -> Result<PoolAdd> {
+        let nodes = node::with_memory(&self.root)?;
+        let count = nodes.len().max(1) as u64;
+        let each = self.memory_blocks(bytes / count, most / count)?;
+        let mut all = PoolAdd::default();
+        for node in nodes {
+            all = all.plus(&self.grow_pool(node, each)?);
+        }
+        Ok(all)
+    }
+
+    /// So many bytes in whole memory blocks: rounded up while that is at most `most`, otherwise
+    /// down.
+    pub fn memory_blocks(&self, bytes: u64, most: u64) -> Result<u64> {
         let text = self.root.read(MEMORY_BLOCK)?;
         let block = u64::from_str_radix(text.trim_start_matches("0x"), 16)
             .map_err(|_| Error::Failed(format!("/{MEMORY_BLOCK}: '{text}' is no size")))?;
-        let nodes = node::with_memory(&self.root)?;
-        let wanted = (bytes / nodes.len().max(1) as u64).next_multiple_of(block);
-        let size = Size(wanted).to_string();
-        let mut added = PoolAdd { bytes: 0, cost: 0 };
-        for node in nodes {
-            let start = ticks();
-            let name = node.to_string();
-            let args = [
-                "add",
-                "--json",
-                "--partial",
-                "--node",
-                &name,
-                "--size",
-                &size,
-                "--leave",
-                LEAVE,
-            ];
-            let before = pool_bytes(&self.root, node)?;
-            let undo = |added| Undo::PoolRemove {
-                node,
-                before,
-                bytes: wanted,
-                added,
-            };
-            self.remember(undo(None))?;
-            let bytes = added_bytes(&self.pool(&args, false)?)?;
-            self.complete(undo(Some(bytes)));
-            added.bytes += bytes;
-            added.cost += ticks() - start;
+        match bytes.next_multiple_of(block) {
+            up if up <= most => Ok(up),
+            _ => Ok(bytes.min(most) / block * block),
         }
-        Ok(Some(added))
     }
 
-    /// Writes the old values, if all files are as the change has left them.
+    /// Adds this much to the pool of a node, as far as possible. Linux keeps less of the node than it
+    /// does otherwise: small nodes could not be measured.
+    pub fn grow_pool(&mut self, node: u32, wanted: u64) -> Result<PoolAdd> {
+        if wanted == 0 {
+            return Ok(PoolAdd::default());
+        }
+        self.begin()?;
+        let hugepages = self.hugepages();
+        if !hugepages.is_empty() {
+            self.remember(Undo::Write(hugepages.clone()))?;
+        }
+        let start = ticks();
+        let name = node.to_string();
+        let size = Size(wanted).to_string();
+        let args = [
+            "add",
+            "--json",
+            "--partial",
+            "--node",
+            &name,
+            "--size",
+            &size,
+            "--leave",
+            LEAVE,
+        ];
+        let before = pool_bytes(&self.root, node)?;
+        let undo = |added| Undo::PoolRemove {
+            node,
+            before,
+            bytes: wanted,
+            added,
+        };
+        self.remember(undo(None))?;
+        let added = self.pool(&args, false);
+        if !hugepages.is_empty() {
+            self.complete_write(hugepages);
+        }
+        let bytes = added_bytes(&added?)?;
+        self.complete(undo(Some(bytes)));
+        Ok(PoolAdd {
+            bytes,
+            cost: ticks() - start,
+        })
+    }
+
+    /// Writes the old values, if all files are as the change has left them. What it has left as it
+    /// was does not matter.
     fn write_back(&self, files: &[Setting]) -> std::result::Result<(), NotUndone> {
-        let now: Vec<_> = files
-            .iter()
-            .map(|file| value(&self.root, &file.path))
-            .collect();
-        let is_old = |(file, now): (&Setting, &Option<String>)| now.as_ref() == Some(&file.old);
-        if files.iter().zip(&now).all(is_old) {
+        let is_changed = |file: &&Setting| file.reached.as_ref() != Some(&file.old);
+        let files: Vec<&Setting> = files.iter().filter(is_changed).collect();
+        let differing = || {
+            files.iter().filter_map(|file| {
+                let now = value(&self.root, &file.path);
+                (now.as_ref() != Some(&file.old)).then_some((file, now))
+            })
+        };
+        if differing().next().is_none() {
             return Ok(());
         }
-        for (file, now) in files.iter().zip(&now) {
-            // One that cannot be read fails below. One that was written before is the old.
+        for (file, now) in differing() {
+            // One that cannot be read fails below.
             if let Some(now) = now
-                && *now != file.old
-                && !file.explains(now)
+                && !file.explains(&now)
             {
                 return Err(NotUndone::Changed(format!(
                     "/{}: it was changed meanwhile and stays '{now}'; before the benchmark it was \
@@ -305,11 +362,18 @@ impl Prepared {
                 )));
             }
         }
-        for Setting { path, old, .. } in files {
+        for Setting { path, old, .. } in files.iter().rev() {
             fs::write(self.root.join(path), old)
                 .map_err(|error| NotUndone::Failed(format!("cannot write to /{path}: {error}")))?;
         }
-        Ok(())
+        // Linux reports success where it has got fewer huge pages.
+        match differing().next() {
+            None => Ok(()),
+            Some((Setting { path, old, .. }, now)) => Err(NotUndone::Failed(format!(
+                "/{path}: it is '{}' after '{old}' was written",
+                now.unwrap_or_default()
+            ))),
+        }
     }
 
     /// A module that is not loaded was unloaded by the change.
@@ -329,6 +393,7 @@ impl Prepared {
     }
 
     /// Removes what was added, at most `bytes` if that is not known. `added` becomes what is left.
+    /// It goes block by block: how much was removed is not known if this process is killed.
     fn remove_pool(
         &self,
         node: u32,
@@ -337,6 +402,16 @@ impl Prepared {
         added: &mut Option<u64>,
     ) -> std::result::Result<(), NotUndone> {
         let node_name = node.to_string();
+        if let (Some(journal), Some(bytes)) = (&self.journal, *added) {
+            let open = Undo::PoolRemove {
+                node,
+                before,
+                bytes,
+                added: None,
+            };
+            // Without the record the next benchmark leaves the rest to the administrator.
+            let _ = journal.add(&open);
+        }
         shrink(
             || Ok(pool_bytes(&self.root, node)?.saturating_sub(before)),
             bytes,
@@ -537,6 +612,7 @@ fn added_bytes(json: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};
+    use std::os::unix::fs::symlink;
 
     use super::*;
     use hpmmap_host::fixture::Fixture;
@@ -843,6 +919,47 @@ mod tests {
     }
 
     #[test]
+    fn a_benchmark_that_was_killed_while_it_removed_memory_has_removed_a_part() {
+        let fixture = fixture();
+        fixture.module();
+        fixture.node_pool(0, 5, 0, 0, 0);
+        let mut prepared = Prepared::new(&fixture.root());
+        prepared.begin().unwrap();
+        let change = Undo::PoolRemove {
+            node: 0,
+            before: 5,
+            bytes: 9,
+            added: Some(7),
+        };
+        prepared.complete(change.clone());
+        prepared.remove_pool(0, 5, 9, &mut Some(7)).unwrap();
+        let name = &fixture.root().entries("run/hpmmap/bench").unwrap()[0];
+        let text = fixture
+            .root()
+            .read(format!("run/hpmmap/bench/{name}"))
+            .unwrap();
+        let open = Undo::PoolRemove {
+            node: 0,
+            before: 5,
+            bytes: 7,
+            added: None,
+        };
+        // Up to 7 are the benchmark's.
+        assert_eq!(text, lines(&[change, open]).trim());
+    }
+
+    #[test]
+    fn pools_are_of_whole_memory_blocks_within_the_limit() {
+        let fixture = fixture();
+        fixture.block_size(4 << 20);
+        let prepared = Prepared::new(&fixture.root());
+        let of =
+            |bytes: u64, most: u64| prepared.memory_blocks(bytes << 20, most << 20).unwrap() >> 20;
+        assert_eq!([of(5, 8), of(5, 7), of(8, 8), of(9, 6)], [8, 4, 8, 4]);
+        assert_eq!([of(0, 8), of(3, 3)], [0, 0]);
+    }
+
+    #[test]
     fn a_pool_that_cannot_be_read_is_an_error() {
         let fixture = fixture();
         assert_eq!(pool_bytes(&fixture.root(), 0).unwrap(), 0);
@@ -894,6 +1011,73 @@ mod tests {
         set(["64\n", "20\n", "44\n"]);
         assert_eq!(undone(&fixture, change()).len(), 1);
         assert_eq!(now(), ["64", "20", "44"]);
+    }
+
+    #[test]
+    fn huge_pages_that_a_growing_pool_has_freed_come_back() {
+        let fixture = fixture();
+        fixture.nodes("0");
+        let of_node = nr_hugepages(LARGE_PAGE, Some(0));
+        let all = nr_hugepages(LARGE_PAGE, None);
+        let gigabytes = nr_hugepages(GIGABYTE, None);
+        assert_eq!(
+            of_node,
+            "sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
+        );
+        let set = |pages: &str| {
+            fixture.write(&all, pages);
+            fixture.write(&of_node, pages);
+        };
+        let read = |path: &str| fixture.root().read(path).unwrap();
+        set("9");
+        fixture.write(&gigabytes, "1");
+        let mut prepared = Prepared::new(&fixture.root());
+        let before = prepared.hugepages();
+        assert_eq!(before.len(), 3);
+        prepared.remember(Undo::Write(before.clone())).unwrap();
+        set("6");
+        prepared.complete_write(before);
+        let file = |path: &str| setting(path, "6", "20");
+        let reserved = Undo::Write(vec![file(&all), file(&of_node)]);
+        prepared.undo.push(reserved);
+        // Another pool has freed some of the new ones. Gigabytes are as they were: others may
+        // change them.
+        set("17");
+        fixture.write(&gigabytes, "2");
+        assert!(prepared.set_back().is_empty());
+        assert_eq!((read(&all), read(&of_node)), ("9".into(), "9".into()));
+        assert_eq!(read(&gigabytes), "2");
+    }
+
+    #[test]
+    fn huge_pages_of_one_node_are_reserved_and_come_back() {
+        let fixture = fixture();
+        let all = nr_hugepages(LARGE_PAGE, None);
+        let of_node = nr_hugepages(LARGE_PAGE, Some(1));
+        fixture.write(&all, "5");
+        fixture.write(&of_node, "3");
+        let read = || [&all, &of_node].map(|path| fixture.root().read(path).unwrap());
+        let mut prepared = Prepared::new(&fixture.root());
+        prepared.reserve_more(1, 4).unwrap();
+        assert_eq!(read(), ["5", "7"]);
+        // There is no such node: the kernel is without NUMA.
+        prepared.reserve_more(0, 4).unwrap();
+        assert_eq!(read(), ["9", "7"]);
+        assert!(prepared.set_back().is_empty());
+        assert_eq!(read(), ["5", "3"]);
+    }
+
+    #[test]
+    fn huge_pages_that_linux_has_not_got_are_said() {
+        let fixture = fixture();
+        // It takes any value, and keeps its own.
+        let nothing = "sys/nr_hugepages";
+        symlink("/dev/null", fixture.path().join(nothing)).unwrap();
+        let said = undone(&fixture, vec![Undo::Write(vec![setting(nothing, "9", "")])]);
+        assert_eq!(
+            said,
+            [format!("/{nothing}: it is '' after '9' was written")]
+        );
     }
 
     #[test]

@@ -163,12 +163,22 @@ pub struct LeftOut {
 }
 
 /// The cost of making the pools before the first process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolAdd {
     /// Memory taken from Linux.
     pub bytes: u64,
     /// The cost.
     pub cost: u64,
+}
+
+impl PoolAdd {
+    /// Both together.
+    pub fn plus(self, other: &Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            cost: self.cost + other.cost,
+        }
+    }
 }
 
 /// The circumstances of a run, for its record.

@@ -257,8 +257,10 @@ impl<'a> LocalHost<'a> {
     fn reserved_free(&self, manager: Manager) -> u64 {
         match manager {
             Manager::Small | Manager::Thp => 0,
-            Manager::Hugetlb | Manager::HugetlbPopulate => hugetlb_free(self.root, LARGE_PAGE),
-            Manager::Hpmmap => pools_free(self.root),
+            Manager::Hugetlb | Manager::HugetlbPopulate => {
+                hugetlb_free(self.root, LARGE_PAGE, None)
+            }
+            Manager::Hpmmap => pools_free(self.root, None),
         }
     }
 

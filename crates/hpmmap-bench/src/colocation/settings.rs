@@ -76,9 +76,9 @@ pub fn obstacle(root: &Root, manager: Manager, parameters: &Parameters) -> Optio
         Manager::Thp => (thp(root).as_deref() != Some("always"))
             .then(|| format!("/{THP} is not 'always': use --prepare")),
         Manager::Hugetlb | Manager::HugetlbPopulate => {
-            short_of("reserved huge pages", hugetlb_free(root, LARGE_PAGE))
+            short_of("reserved huge pages", hugetlb_free(root, LARGE_PAGE, None))
         }
-        Manager::Hpmmap => short_of("free pool memory", pools_free(root)),
+        Manager::Hpmmap => short_of("free pool memory", pools_free(root, None)),
     }
 }
 
@@ -146,21 +146,21 @@ impl Settings {
             enough(
                 "reserved huge pages",
                 want.reserved_bytes,
-                hugetlb_free(&self.root, LARGE_PAGE),
+                hugetlb_free(&self.root, LARGE_PAGE, None),
             )?;
         }
         if want.pool_bytes > 0 {
-            self.memory.add_pool(want.pool_bytes)?;
+            self.memory.add_pool(want.pool_bytes, u64::MAX)?;
             // A pinned page can hold its memory block for a moment.
             for _ in 0..ADD_TRIES {
-                let missing = want.pool_bytes.saturating_sub(pools_free(&self.root));
+                let missing = want.pool_bytes.saturating_sub(pools_free(&self.root, None));
                 if missing == 0 {
                     break;
                 }
                 thread::sleep(Duration::from_secs(1));
-                self.memory.add_pool(missing)?;
+                self.memory.add_pool(missing, u64::MAX)?;
             }
-            enough("pool memory", want.pool_bytes, pools_free(&self.root))?;
+            enough("pool memory", want.pool_bytes, pools_free(&self.root, None))?;
         }
         self.now = Some(want);
         Ok(())

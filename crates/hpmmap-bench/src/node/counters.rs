@@ -11,8 +11,8 @@ use perf_event::{Builder, Counter};
 /// Counts by name.
 pub type Counts = BTreeMap<String, u64>;
 
-/// TLB misses of reads: the generic event dTLB-load-misses. On Intel's CPUs these are walks of the
-/// page tables.
+/// TLB misses of reads: the generic event dTLB-load-misses, misses of all levels of the TLB, which
+/// need a walk of the page tables.
 pub const TLB_LOADS: &str = "tlb_load_misses";
 /// The same of writes; AMD's CPUs have no such event.
 pub const TLB_STORES: &str = "tlb_store_misses";

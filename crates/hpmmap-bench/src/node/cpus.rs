@@ -9,7 +9,9 @@ const STATUS: &str = "proc/self/status";
 /// One CPU of each core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cpus {
-    /// Of the NUMA node with the most.
+    /// The NUMA node with the most.
+    pub number: u32,
+    /// Of that node.
     pub node: Vec<u32>,
     /// Of all nodes, those of that node first.
     pub all: Vec<u32>,
@@ -51,20 +53,22 @@ pub fn cpus(root: &Root, asked: Option<&str>) -> Result<Cpus> {
         let core = list(root, &file).unwrap_or_else(|| vec![*cpu]);
         core.iter().find(|one| all_wanted.contains(one)) == Some(cpu)
     });
-    let mut nodes: Vec<Vec<u32>> = node::all(root)?
+    let mut nodes: Vec<(u32, Vec<u32>)> = node::all(root)?
         .into_iter()
         .map(|node| {
             let file = format!("sys/devices/system/node/node{node}/cpulist");
             let own = list(root, &file).unwrap_or_else(|| wanted.clone());
-            own.into_iter().filter(|cpu| wanted.contains(cpu)).collect()
+            let own = own.into_iter().filter(|cpu| wanted.contains(cpu));
+            (node, own.collect())
         })
         .collect();
     // The largest first; of several the first.
-    nodes.sort_by_key(|node| std::cmp::Reverse(node.len()));
+    nodes.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
     match nodes.first() {
-        Some(node) if !node.is_empty() => Ok(Cpus {
-            node: node.clone(),
-            all: nodes.concat(),
+        Some((number, cpus)) if !cpus.is_empty() => Ok(Cpus {
+            number: *number,
+            node: cpus.clone(),
+            all: nodes.iter().flat_map(|(_, cpus)| cpus.clone()).collect(),
         }),
         _ => Err(Error::Failed(format!(
             "no NUMA node has one of the CPUs {}",
@@ -102,11 +106,11 @@ pub fn free_bytes(root: &Root) -> Result<u64> {
 }
 
 /// The memory to measure with: what was asked for, which must be free, otherwise `fitting` a
-/// quarter of what is free for each NUMA node. Nothing that is less than `least`.
+/// quarter of what the NUMA node with the least has free. Nothing that is less than `least`.
 pub fn memory(
     asked: Option<Size>,
     free: u64,
-    nodes: u64,
+    of_node: u64,
     least: u64,
     fitting: impl Fn(u64) -> u64,
 ) -> Result<u64> {
@@ -120,7 +124,7 @@ pub fn memory(
             short(free)
         ))),
         Some(size) => Ok(size.0),
-        None => match fitting(free / 4 / nodes) {
+        None => match fitting(of_node / 4) {
             bytes if bytes < least => Err(Error::Failed(format!(
                 "of the {} that are free {} would be used, and {} is the least: free some memory",
                 short(free),
@@ -161,6 +165,7 @@ mod tests {
             found.map(|cpus| (cpus.node, cpus.all))
         };
         assert_eq!(of("0-7", None).unwrap(), (vec![0, 1], vec![0, 1, 2, 3]));
+        assert_eq!(cpus(&fixture("1-3,6-7").root(), None).unwrap().number, 1);
         // Of the larger node come first.
         assert_eq!(of("1-3,6-7", None).unwrap(), (vec![2, 3], vec![2, 3, 1]));
         assert_eq!(of("0-7", Some("5,7")).unwrap(), (vec![5], vec![5, 7]));
@@ -190,7 +195,9 @@ mod tests {
     #[test]
     fn too_little_memory_is_refused() {
         let of = |asked: Option<u64>, free| {
-            memory(asked.map(Size), free, 2, 64 << 20, |free| free.min(1 << 30))
+            memory(asked.map(Size), free, free / 2, 64 << 20, |free| {
+                free.min(1 << 30)
+            })
         };
         assert_eq!(of(None, 16 << 30).unwrap(), 1 << 30);
         assert_eq!(of(Some(2 << 30), 3 << 30).unwrap(), 2 << 30);

@@ -3,6 +3,7 @@
 pub mod app;
 pub mod counters;
 pub mod cpus;
+pub mod names;
 pub mod plan;
 pub mod plot;
 pub mod record;

@@ -70,6 +70,15 @@ pub struct Unit {
 }
 
 impl What {
+    /// The CPUs that it uses, if it may use those of several NUMA nodes.
+    pub fn tasks(&self) -> u32 {
+        match *self {
+            Self::Accesses { tasks, .. } => tasks,
+            Self::Alloc { threads, .. } => threads,
+            Self::Detours { .. } | Self::App { .. } => 1,
+        }
+    }
+
     /// The name in reports.
     pub fn title(&self) -> String {
         let several = |n: u32, what: &str| match n {

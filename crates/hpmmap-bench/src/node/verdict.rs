@@ -137,7 +137,7 @@ const CLAIMS: [Claim; 15] = [
         limit: SAME,
     },
     Claim {
-        text: "getting pool memory costs less than THP",
+        text: "getting pool memory from zeroed blocks costs less than THP",
         of: |what| matches!(what, What::Alloc { pattern, .. } if *pattern != Pattern::Threads),
         figure: Figure::Value,
         first: Method::Hpmmap,
@@ -145,7 +145,7 @@ const CLAIMS: [Claim; 15] = [
         limit: 1.0,
     },
     Claim {
-        text: "getting pool memory costs less than reserved huge pages",
+        text: "getting pool memory from zeroed blocks costs less than reserved huge pages",
         of: is_mapping,
         figure: Figure::Value,
         first: Method::Hpmmap,
@@ -153,7 +153,7 @@ const CLAIMS: [Claim; 15] = [
         limit: 1.0,
     },
     Claim {
-        text: "threads get pool memory faster than THP",
+        text: "threads get pool memory from zeroed blocks faster than THP",
         of: |what| matches!(what, What::Alloc { pattern, .. } if *pattern == Pattern::Threads),
         figure: Figure::Value,
         first: Method::Hpmmap,

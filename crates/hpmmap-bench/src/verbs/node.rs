@@ -18,10 +18,11 @@ use super::session::{Progress, Session, worker_program};
 use crate::cli::{BenchNodeArgs, SessionArgs};
 use crate::colocation::job::Trouble;
 use crate::colocation::plan::Workload;
-use crate::machine::{self, HUGETLB, thp};
+use crate::machine::{self, hugetlb_free, pools_free, thp};
 use crate::node::app::{self, App};
 use crate::node::counters::Counters;
 use crate::node::cpus::{cpus, free_bytes, memory};
+use crate::node::names::Names;
 use crate::node::plan::{LEAST_BYTES, Parameters, What, memory_bytes};
 use crate::node::record::{LeftOut, Record, SCHEMA};
 use crate::node::result::{Outcome, Sample};
@@ -75,8 +76,10 @@ pub fn perform(args: &BenchNodeArgs) -> Result<ExitCode> {
     child::adopt_orphans()?;
     let mut provenance = session.provenance("node", SCHEMA, "see results", &[]);
     circumstances(&root, &mut provenance.machine);
+    let with_memory = node::with_memory(&root)?;
     let mut run = Run {
         provenance,
+        node: Some(found.number).filter(|node| with_memory.contains(node)),
         workers: Workers::find(&session, args.programs.apps.clone())?,
         begun: Instant::now(),
         rng: Rng::with_seed(args.seed),
@@ -148,9 +151,14 @@ fn default_dir() -> PathBuf {
 
 /// The memory to measure with. Each NUMA node gets as much of pools and huge pages.
 fn checked_memory(args: &BenchNodeArgs, root: &Root) -> Result<u64> {
-    let nodes = node::with_memory(root)?.len().max(1) as u64;
+    let nodes = node::with_memory(root)?;
+    let free = free_bytes(root)?;
+    let mut of_node = free / nodes.len().max(1) as u64;
+    for node in nodes {
+        of_node = of_node.min(machine::linux_free(root, node)?);
+    }
     let fitting = |free| memory_bytes(args.minutes, free);
-    memory(args.memory, free_bytes(root)?, nodes, LEAST_BYTES, fitting)
+    memory(args.memory, free, of_node, LEAST_BYTES, fitting)
 }
 
 /// The programs that measure.
@@ -199,6 +207,8 @@ struct Run<'a> {
     session: Session<'a>,
     /// As it was before.
     provenance: Provenance,
+    /// The NUMA node of the first CPUs, if it has memory.
+    node: Option<u32>,
     parameters: Parameters,
     workers: Workers,
     begun: Instant,
@@ -238,33 +248,50 @@ impl Run<'_> {
                 .map(|&method| self.parameters.need_bytes(method));
             needs.max().unwrap_or(0)
         };
-        // Linux divides both among the nodes, and a measurement may use one of them only.
-        let nodes = node::with_memory(root)?.len() as u64;
-        let mut room = free_bytes(root)?.saturating_sub(RESERVE_BYTES + wants(Provider::Linux));
-        let missing = |want: u64, there: u64| (want * nodes).saturating_sub(there);
-        let huge = missing(
-            wants(Provider::Hugetlb),
-            machine::hugetlb_free(root, LARGE_PAGE),
-        );
-        let more = huge.min(room / 2).div_ceil(LARGE_PAGE);
-        room -= room.min(more * LARGE_PAGE);
-        let pool = missing(wants(Provider::Pools), machine::pools_free(root)).min(room);
+        let nodes = node::with_memory(root)?;
+        let free = free_bytes(root)?;
+        let room = free.saturating_sub(RESERVE_BYTES + wants(Provider::Linux));
+        let room = room.min(free / 2) / nodes.len().max(1) as u64;
+        // A measurement may use one node only.
+        let huge = |node| {
+            wants(Provider::Hugetlb).saturating_sub(hugetlb_free(root, LARGE_PAGE, Some(node)))
+        };
+        let is_loaded = hpmmap_host::pool::is_loaded(root);
         let none = &mut self.not_provided;
         if thp(root).as_deref() == Some("never") {
             provide(none, Provider::Linux, prepared, |to| to.set_thp("madvise"))?;
         }
-        if more > 0 {
-            provide(none, Provider::Hugetlb, prepared, |to| {
-                let there: u64 = root.read_number(format!("{HUGETLB}/nr_hugepages"))?;
-                to.reserve_hugepages(LARGE_PAGE, there + more)
+        let mut added: Option<PoolAdd> = None;
+        // Pools first: Linux frees reserved pages in memory that it gives up.
+        let mut rooms = Vec::new();
+        for node in nodes {
+            let room = room.min(machine::linux_free(root, node)? / 2);
+            let most = room - huge(node).min(room / 2);
+            let pool = wants(Provider::Pools).saturating_sub(pools_free(root, Some(node)));
+            let pool = pool.min(most);
+            // Without the module its measurements are left out.
+            if pool == 0 || !is_loaded || self.session.go_on().is_err() {
+                rooms.push((node, room));
+                continue;
+            }
+            let pool = prepared.memory_blocks(pool, most)?;
+            let grown = provide(none, Provider::Pools, prepared, |to| {
+                to.grow_pool(node, pool)
             })?;
+            if let Some(grown) = grown {
+                added = Some(added.unwrap_or_default().plus(&grown));
+            }
+            rooms.push((node, room - pool));
         }
-        // Otherwise its measurements are left out.
-        if pool == 0 || !hpmmap_host::pool::is_loaded(root) {
-            return Ok(None);
+        for (node, room) in rooms {
+            let more = huge(node).div_ceil(LARGE_PAGE).min(room / LARGE_PAGE);
+            if more > 0 {
+                provide(none, Provider::Hugetlb, prepared, |to| {
+                    to.reserve_more(node, more)
+                })?;
+            }
         }
-        let added = provide(none, Provider::Pools, prepared, |to| to.add_pool(pool))?;
-        Ok(added.flatten())
+        Ok(added)
     }
 
     /// Measures until the time is over, all rounds are made, or a signal comes.
@@ -323,7 +350,7 @@ impl Run<'_> {
         list.push(LeftOut {
             what,
             method,
-            reason,
+            reason: Names::own().without(&reason),
         });
     }
 
@@ -359,7 +386,10 @@ impl Run<'_> {
     fn figure(&self, what: What, method: Method) -> std::result::Result<(f64, String), Lack> {
         let need = what.need_bytes(method, &self.parameters);
         let by_allocator = matches!(what, What::Alloc { pattern, .. } if pattern.uses_allocator());
-        if let Some(why) = machine::lacking(self.session.root, method, need, by_allocator) {
+        // More tasks use the CPUs of all nodes, and their memory.
+        let is_of_one = what.tasks() as usize <= self.parameters.cpus.len();
+        let node = self.node.filter(|_| is_of_one);
+        if let Some(why) = machine::lacking(self.session.root, method, need, by_allocator, node) {
             let failed = self.not_provided.iter();
             let failed = failed.filter(|(provider, _)| *provider == method.provider());
             let whys = failed.map(|(_, failure)| format!("; {failure}"));
@@ -608,6 +638,10 @@ mod tests {
         assert_eq!(memory(&[]), 1 << 30);
         assert_eq!(memory(&["--minutes", "1"]), 64 << 20);
         assert_eq!(memory(&["--memory", "3G"]), 3 << 30);
+        // One of them has less free.
+        let meminfo = "Node 1 MemFree: 1048576 kB\nNode 1 Inactive(file): 1048576 kB\n";
+        fixture.write("sys/devices/system/node/node1/meminfo", meminfo);
+        assert_eq!(memory(&[]), 512 << 20);
     }
 
     #[test]

@@ -276,7 +276,7 @@ impl<'a> Run<'a> {
 
     fn measure(&mut self, case: &Case) -> Result<()> {
         let need = self.parameters.need_bytes(case);
-        if let Some(reason) = machine::lacking(self.session.root, case.method, need, false) {
+        if let Some(reason) = machine::lacking(self.session.root, case.method, need, false, None) {
             self.left_out.push(LeftOut {
                 case: *case,
                 reason,

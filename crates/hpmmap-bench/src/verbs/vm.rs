@@ -215,7 +215,7 @@ impl Run<'_> {
     fn machine(&mut self, paging: Paging, method: Method, prepared: &mut Prepared) -> Result<()> {
         let root = self.session.root;
         let size = self.parameters.ram_bytes(method);
-        let lacking = || machine::lacking(root, method, size, false);
+        let lacking = || machine::lacking(root, method, size, false, None);
         if self.session.args.prepare && lacking().is_some() {
             prepared.provide(method.provider(), size)?;
             prepared.set_thp("madvise")?;
