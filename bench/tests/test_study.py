@@ -558,6 +558,21 @@ def test_the_command_reports_without_running(tmp_path, monkeypatch, capsys):
         main(["--out", "/elsewhere"])
 
 
+@pytest.mark.parametrize("kernel", ["6.1", "6.12"])
+def test_what_is_published_is_judged(kernel):
+    store = runner.Store(runner.PUBLISHED, kernel)
+    published = {file.stem for file in store.place.glob("*.json")}
+    assert published and published <= runner.load_parts().keys()
+    for name in published:
+        record = store.record(name)
+        assert record["part"] == name and record["kernel"] == kernel
+        # Of a tree without changes.
+        assert re.fullmatch("[0-9a-f]{12}", record["commit"]), name
+    for section in SECTIONS:
+        if set(section.parts) <= published:
+            assert report.section_record(section, store)["verdict"] != verdict.UNMEASURED, section.name
+
+
 def test_scripts_of_the_study_are_shell():
     for script in (runner.HERE).glob("*.sh"):
         subprocess.run(["bash", "-n", script], check=True)
