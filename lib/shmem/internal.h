@@ -23,10 +23,13 @@
 /* ---- The job --------------------------------------------------------------- */
 
 #define MOST_PES	TABLE_RANKS
-/* Slots: SHMEM_TEAM_WORLD's, SHMEM_TEAM_SHARED's, other teams', active sets'. */
+/*
+ * Slots: SHMEM_TEAM_WORLD's, SHMEM_TEAM_SHARED's, other teams', active sets'. A hypercube of all PEs has 1024 sets
+ * of two.
+ */
 #define FIRST_TEAM	2
 #define FIRST_SET	(FIRST_TEAM + 64)
-#define NR_SLOTS	(FIRST_SET + 64)
+#define NR_SLOTS	(FIRST_SET + 2048)
 
 /* What the PEs of a team or an active set share. */
 struct slot {

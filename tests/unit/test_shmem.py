@@ -483,3 +483,30 @@ def test_sets_and_teams_of_one_pe_are_not_counted(tmp_path):
     """
     program = compiled(tmp_path, text, "-Wno-deprecated-declarations")
     assert outcome(3, program) == ([0] * 3, "0\n" * 3, "")
+
+
+def test_ten_pes_use_all_sets_that_they_have(tmp_path):
+    text = """
+    #include <shmem.h>
+    #include <stdio.h>
+    static long sync[SHMEM_REDUCE_SYNC_SIZE], work[SHMEM_REDUCE_MIN_WRKDATA_SIZE], from, to;
+    int main(void) {
+        shmem_init();
+        int me = shmem_my_pe(), npes = shmem_n_pes(), sets = 0, wrong = 0;
+        for (int log = 0; 1 << log < npes; log++)
+            for (int start = 0; start < npes; start++)
+                for (int size = 2; start + ((size - 1) << log) < npes; size++) {
+                    int off = me - start, sum = start * size + (size * (size - 1) / 2 << log);
+                    sets++;
+                    if (off < 0 || off % (1 << log) || off >> log >= size)
+                        continue;
+                    from = me;
+                    shmem_long_sum_to_all(&to, &from, 1, start, log, size, work, sync);
+                    wrong += to != sum;
+                }
+        printf("%d %d\\n", sets, wrong);
+        shmem_finalize();
+    }
+    """
+    program = compiled(tmp_path, text, "-Wno-deprecated-declarations")
+    assert outcome(10, program) == ([0] * 10, "75 0\n" * 10, "")
