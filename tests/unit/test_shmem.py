@@ -186,12 +186,12 @@ def test_a_wrong_call_ends_the_job(case, line):
     assert len(lines) == 3 and all(re.fullmatch(ended, one) for one in lines)
 
 
-@pytest.mark.parametrize(("case", "status"), [("killed", -9), ("exits", 0)])
-def test_no_pe_waits_for_one_that_has_ended(case, status):
+@pytest.mark.parametrize(("case", "size", "status"), [("killed", 4, -9), ("killed-tests", 5, -9), ("exits", 4, 0)])
+def test_no_pe_waits_for_one_that_has_ended(case, size, status):
     begin = time.monotonic()
-    got, out, err = outcome(4, PROGRAMS / "ends", case)
-    assert (got, out) == ([1, status, 1, 1], "")
-    assert len(re.findall("so this PE ends, too", err)) == 3
+    got, out, err = outcome(size, PROGRAMS / "ends", case)
+    assert (got, out) == ([1, status] + [1] * (size - 2), "")
+    assert len(re.findall("so this PE ends, too", err)) == size - 1
     assert time.monotonic() - begin < 60
 
 
