@@ -36,6 +36,8 @@ struct slot {
 	struct barrier barrier;
 	/* Not 0: it is taken, by an active set with this number or by a team. */
 	_Atomic uint64_t key;
+	/* Of a collect: the place of the source, as all PEs with elements have it. */
+	_Atomic uint64_t source;
 	/* A word of each PE, for the collective that runs. */
 	uint64_t word[MOST_PES] __attribute__((aligned(64)));
 } __attribute__((aligned(64)));

@@ -510,3 +510,27 @@ def test_ten_pes_use_all_sets_that_they_have(tmp_path):
     """
     program = compiled(tmp_path, text, "-Wno-deprecated-declarations")
     assert outcome(10, program) == ([0] * 10, "75 0\n" * 10, "")
+
+
+def test_a_pe_without_elements_need_not_have_a_source(tmp_path):
+    text = """
+    #include <shmem.h>
+    #include <stdio.h>
+    static long variable, dest[8];
+    int main(void) {
+        shmem_init();
+        int me = shmem_my_pe(), wrong = 0;
+        long *heap = shmem_malloc(sizeof(long));
+        for (int odd = 0; odd < 2; odd++) {
+            int mine = me % 2 == odd;
+            long *source = odd ? heap : &variable;
+            *source = me;
+            shmem_long_collect(SHMEM_TEAM_WORLD, dest, mine ? source : NULL, mine);
+            wrong += dest[0] != odd || dest[1] != 2 + odd;
+        }
+        shmem_long_collect(SHMEM_TEAM_WORLD, dest, NULL, 0);
+        printf("%d\\n", wrong);
+        shmem_finalize();
+    }
+    """
+    assert outcome(4, compiled(tmp_path, text)) == ([0] * 4, "0\n" * 4, "")
