@@ -513,9 +513,7 @@ static void who_am_i(struct identity *who)
 	if (identity_is_launched())
 		die("shmem_init",
 		    "a launcher has started this PE, but says neither its job nor how many PEs are on this host: PMIX_NAMESPACE and OMPI_COMM_WORLD_LOCAL_SIZE, or MPI_LOCALRANKID and MPI_LOCALNRANKS, are not set; for one PE unset OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID and PMI_SIZE");
-	snprintf(who->name, sizeof(who->name), "shmem.alone.%d", (int)getpid());
-	who->rank = 0;
-	who->size = 1;
+	*who = (struct identity){ .name = "shmem.alone", .size = 1 };
 }
 
 static int enter(struct table *table, int rank)

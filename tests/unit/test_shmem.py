@@ -231,22 +231,44 @@ def test_a_table_that_another_user_has_locked_is_refused():
         try:
             os.fchown(table.fileno(), 65534, -1)
             fcntl.flock(table, fcntl.LOCK_EX)
-            status, _, err = outcome(1, PROGRAMS / "ends", "finalize", job=job)
+            status, _, err = outcome(2, PROGRAMS / "ends", "finalize", job=job)
+            # One PE needs none.
+            assert outcome(1, PROGRAMS / "ends", "finalize", job=job) == ([0], "1\n", "")
         finally:
             table_of(job).unlink()
-    assert status == [1]
-    assert err == f"shmem_init: PE 0 of 1, {table_of(job)}: this table is another user's\n"
+    assert status == [1, 1]
+    assert f"shmem_init: PE 0 of 2, {table_of(job)}: this table is another user's\n" in err
+
+
+@pytest.mark.parametrize(("mpi", "rank"), [("openmpi", "OMPI_COMM_WORLD_LOCAL_RANK"), ("mpich", "MPI_LOCALRANKID")])
+def test_other_users_cannot_guess_the_name_of_a_table(mpi, rank):
+    mpirun = shutil.which(f"mpirun.{mpi}")
+    if not mpirun:
+        pytest.skip(f"mpirun.{mpi} is not installed")
+    env = clean_env(OMPI_ALLOW_RUN_AS_ROOT=1, OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, OMPI_MCA_rmaps_base_oversubscribe=1)
+    # PE 1 looks while PE 0 waits for it.
+    look = f'[ ${rank} = 0 ] || {{ sleep 2; ls /dev/shm; }}; exec "$0" finalize'
+    command = [mpirun, "-n", "2", "sh", "-c", look, PROGRAMS / "ends"]
+    names = set()
+    for _ in range(2):
+        ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        name = rf"^hpmmap-{os.geteuid()}-shmem\.(?:ompi|hydra)\.\d+\.([0-9a-f]{{16}})$"
+        found = re.findall(name, ran.stdout, re.MULTILINE)
+        assert len(found) == 1, ran.stdout
+        names.update(found)
+    assert len(names) == 2
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_a_full_file_system_of_tables_is_an_error():
     mount = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && "$@"; status=$?; ls /dev/shm; exit $status'
     command = ["unshare", "--mount", "sh", "-c", mount, "sh", PROGRAMS / "ends", "finalize"]
-    ran = subprocess.run(command, env=clean_env(), capture_output=True, text=True, check=False)
+    pe = {"PMIX_NAMESPACE": new_job(), "OMPI_COMM_WORLD_LOCAL_RANK": 0, "OMPI_COMM_WORLD_LOCAL_SIZE": 2}
+    ran = subprocess.run(command, env=clean_env(**pe), capture_output=True, text=True, check=False)
     if "mount: " in ran.stderr or "unshare: " in ran.stderr:
         pytest.skip("mounts are not allowed here")
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert re.fullmatch(r"shmem_init: PE 0 of 1, /dev/shm/hpmmap-0-shmem\S+: No space left on device\n", ran.stderr)
+    assert re.fullmatch(r"shmem_init: PE 0 of 2, /dev/shm/hpmmap-0-shmem\S+: No space left on device\n", ran.stderr)
 
 
 def test_a_child_is_no_pe_and_has_its_own_variables():
