@@ -49,6 +49,9 @@ struct access {
 	/* Windows: the publications of heap and variables; -1: none. */
 	int64_t heap_id;
 	int64_t image_id;
+	/* Where the PE itself has them. */
+	uintptr_t heap;
+	uintptr_t image;
 	uintptr_t image_bytes;
 	/* A hash of the program's build ID; 0: it has none. */
 	uint64_t build;

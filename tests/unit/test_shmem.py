@@ -556,3 +556,71 @@ def test_a_pe_without_elements_need_not_have_a_source(tmp_path):
     }
     """
     assert outcome(4, compiled(tmp_path, text)) == ([0] * 4, "0\n" * 4, "")
+
+
+def test_windows_lie_in_no_zone_of_a_process(tmp_path):
+    """The device is a fake that shows memory of its own: only where windows are can be seen."""
+    fake = """
+    #define _GNU_SOURCE
+    #include <fcntl.h>
+    #include <stdarg.h>
+    #include <stdint.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    #include "hpmmap_xpmem.h"
+    int access(const char *name, int mode) {
+        return strcmp(name, "/dev/xpmem") ? (int)syscall(SYS_access, name, mode) : 0;
+    }
+    int open(const char *name, int flags, ...) {
+        return (int)syscall(SYS_open, strcmp(name, "/dev/xpmem") ? name : "/dev/null", flags, 0600);
+    }
+    int ioctl(int fd, unsigned long command, ...) {
+        va_list rest;
+        va_start(rest, command);
+        void *arg = va_arg(rest, void *);
+        va_end(rest);
+        struct xpmem_cmd_attach *window = arg;
+        if (command == XPMEM_CMD_MAKE)
+            ((struct xpmem_cmd_make *)arg)->segid = 1;
+        else if (command == XPMEM_CMD_GET)
+            ((struct xpmem_cmd_get *)arg)->apid = 1;
+        else if (command == XPMEM_CMD_ATTACH) {
+            int flags = MAP_PRIVATE | MAP_ANONYMOUS | (window->vaddr ? MAP_FIXED_NOREPLACE : 0);
+            void *at = mmap((void *)window->vaddr, window->size, PROT_READ | PROT_WRITE, flags, -1, 0);
+            window->vaddr = (uintptr_t)at;
+            return at == MAP_FAILED ? -1 : 0;
+        }
+        return 0 * fd;
+    }
+    """
+    text = """
+    #include <shmem.h>
+    #include <stdio.h>
+    #include <sys/mman.h>
+    static long variable;
+    int main(void) {
+        /* Something is in the way. */
+        mmap((void *)((1UL << 40) + (64UL << 20)), 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        shmem_init();
+        long *heap = shmem_malloc(sizeof(long));
+        for (int pe = 0; pe < shmem_n_pes(); pe++)
+            printf("%d %d %p %p\\n", shmem_my_pe(), pe, shmem_ptr(heap, pe), shmem_ptr(&variable, pe));
+        shmem_finalize();
+    }
+    """
+    source = tmp_path / "fake.c"
+    source.write_text(fake)
+    uapi = ROOT / "kernel/uapi"
+    command = ["gcc", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-I", uapi, source, "-o", tmp_path / "fake.so"]
+    subprocess.run(command, check=True)
+    status, out, err = outcome(3, compiled(tmp_path, text), LD_PRELOAD=tmp_path / "fake.so", SHMEM_DEBUG=1)
+    assert status == [0] * 3, err
+    assert err.count("by windows") == 3
+    seen = {(int(me), int(pe)): [int(at, 16) for at in where] for me, pe, *where in map(str.split, out.splitlines())}
+    assert len(seen) == 9
+    for (me, pe), where in seen.items():
+        for at, own in zip(where, seen[pe, pe], strict=True):
+            assert me == pe or 1 << 40 <= at < 16 << 40, out
+            assert at % (2 << 20) == own % (2 << 20), out
