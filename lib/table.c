@@ -13,6 +13,8 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -22,10 +24,32 @@
 
 #include "internal.h"
 
+/* When a process began; 0: unknown. Handlers of signals may call it. */
+static uint64_t start_of(pid_t pid)
+{
+	char path[32], text[512], *at;
+	ssize_t nr;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	nr = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[nr < 0 ? 0 : nr] = '\0';
+	/* It is the 22nd word. The second one ends with the last parenthesis. */
+	at = strrchr(text, ')');
+	for (int word = 2; at && word < 22; word++)
+		at = strchr(at + 1, ' ');
+	return at ? strtoull(at, NULL, 10) : 0;
+}
+
 /* A rank that was killed and that its launcher has not waited for yet has ended, too. */
 static bool is_alive(const struct member *member)
 {
 	struct pollfd exits = { .events = POLLIN };
+	uint64_t start;
 	bool alive;
 
 	if (member->state != MEMBER_HERE)
@@ -35,7 +59,9 @@ static bool is_alive(const struct member *member)
 		return errno != ESRCH;
 	alive = poll(&exits, 1, 0) == 0;
 	close(exits.fd);
-	return alive;
+	/* Another process may have its number now. */
+	start = start_of(member->pid);
+	return alive && (!start || !member->start || start == member->start);
 }
 
 int table_missing(struct table *table)
@@ -122,6 +148,7 @@ static int enter_table(struct table *table, int rank, int (*enter)(struct table 
 	if (enter(table, rank) != 0)
 		return -1;
 	member->pid = getpid();
+	member->start = start_of(member->pid);
 	member->state = MEMBER_HERE;
 	table->nr_joined++;
 	return 0;

@@ -218,6 +218,20 @@ def table_of(job):
     return Path(f"/dev/shm/hpmmap-{os.geteuid()}-shmem.ompi.{job}.0")
 
 
+def test_a_table_of_processes_whose_numbers_others_have_is_a_leftover():
+    job = new_job()
+    (killed,) = start(2, PROGRAMS / "ends", "finalize", ranks=[0], job=job)
+    time.sleep(1)
+    killed.kill()
+    killed.wait()
+    table = bytearray(table_of(job).read_bytes())
+    # struct table: PE 0's number.
+    assert table[28:32] == killed.pid.to_bytes(4, "little")
+    table[28:32] = os.getpid().to_bytes(4, "little")
+    table_of(job).write_bytes(table)
+    assert outcome(2, PROGRAMS / "ends", "finalize", job=job) == ([0] * 2, "1\n2\n", "")
+
+
 def test_a_table_of_another_size_is_a_leftover():
     job = new_job()
     table_of(job).write_bytes(b"0123456789")
