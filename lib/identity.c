@@ -117,22 +117,48 @@ static int launcher_pid(void)
 	return getppid();
 }
 
+/*
+ * Other users could make the table of a job before its ranks do if they knew its name. So a hash of bytes that the ranks
+ * share and other users cannot read stands for the step. Returns text, or NULL if there are no such bytes.
+ */
+static const char *hide(const void *bytes, size_t nr, char text[17])
+{
+	if (!nr)
+		return NULL;
+	snprintf(text, 17, "%016llx", (unsigned long long)hash_bytes(HASH_START, bytes, nr));
+	return text;
+}
+
+/* MPICH's mpiexec does not name the job: the process that starts the ranks of a host does, and where its memory is. */
+static bool name_hydra(struct identity *who)
+{
+	char parent[16], hidden[17], *auxv;
+	int pid = launcher_pid();
+	bool named;
+	size_t nr;
+
+	snprintf(parent, sizeof(parent), "%d", pid);
+	auxv = read_proc(pid, "auxv", &nr);
+	named = set_name(who, "hydra", parent, hide(auxv, nr, hidden));
+	free(auxv);
+	return named;
+}
+
 bool identity_from_environment(struct identity *who)
 {
-	char parent[16];
+	const char *key = getenv("OMPI_MCA_orte_precondition_transports");
+	char hidden[17];
 
-	/* Open MPI */
+	/* Open MPI. mpirun draws a random key for each job. */
 	who->rank = number("OMPI_COMM_WORLD_LOCAL_RANK");
 	who->size = number("OMPI_COMM_WORLD_LOCAL_SIZE");
 	who->everywhere = number("OMPI_COMM_WORLD_SIZE");
-	if (who->rank >= 0 && set_name(who, "ompi", getenv("PMIX_NAMESPACE"), NULL))
+	if (who->rank >= 0 && set_name(who, "ompi", getenv("PMIX_NAMESPACE"), hide(key, key ? strlen(key) : 0, hidden)))
 		return true;
-	/* MPICH's mpiexec does not name the job: use the PID of the process that starts the ranks of a host. */
 	who->rank = number("MPI_LOCALRANKID");
 	who->size = number("MPI_LOCALNRANKS");
 	who->everywhere = number("PMI_SIZE");
-	snprintf(parent, sizeof(parent), "%d", who->rank >= 0 ? launcher_pid() : 0);
-	if (who->rank >= 0 && set_name(who, "hydra", parent, NULL))
+	if (who->rank >= 0 && name_hydra(who))
 		return true;
 	who->rank = number("SLURM_LOCALID");
 	who->size = number("SLURM_STEP_TASKS_PER_NODE");

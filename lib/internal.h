@@ -80,6 +80,8 @@ struct barrier {
 struct member {
 	_Atomic enum { MEMBER_ABSENT, MEMBER_HERE, MEMBER_LEFT } state;
 	_Atomic int32_t pid;
+	/* When the process began, as proc(5) has it: numbers are used again. */
+	uint64_t start;
 };
 
 /* The ranks of a job on this host, in memory that they share. It is the head of a larger structure. */

@@ -4,7 +4,7 @@
  *
  * The first rank makes the table under the job's name. The last one to join removes the name, and so does
  * a rank that gives up. If signals end all ranks that have joined before the last one comes, the name
- * stays. Such a table is a leftover: the next job of that name makes it anew.
+ * stays. Such a table is a leftover: the next job of that name makes it anew. A rank without others needs no name.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,6 +13,8 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -22,10 +24,32 @@
 
 #include "internal.h"
 
+/* When a process began; 0: unknown. Handlers of signals may call it. */
+static uint64_t start_of(pid_t pid)
+{
+	char path[32], text[512], *at;
+	ssize_t nr;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	nr = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[nr < 0 ? 0 : nr] = '\0';
+	/* It is the 22nd word. The second one ends with the last parenthesis. */
+	at = strrchr(text, ')');
+	for (int word = 2; at && word < 22; word++)
+		at = strchr(at + 1, ' ');
+	return at ? strtoull(at, NULL, 10) : 0;
+}
+
 /* A rank that was killed and that its launcher has not waited for yet has ended, too. */
 static bool is_alive(const struct member *member)
 {
 	struct pollfd exits = { .events = POLLIN };
+	uint64_t start;
 	bool alive;
 
 	if (member->state != MEMBER_HERE)
@@ -35,7 +59,9 @@ static bool is_alive(const struct member *member)
 		return errno != ESRCH;
 	alive = poll(&exits, 1, 0) == 0;
 	close(exits.fd);
-	return alive;
+	/* Another process may have its number now. */
+	start = start_of(member->pid);
+	return alive && (!start || !member->start || start == member->start);
 }
 
 int table_missing(struct table *table)
@@ -111,7 +137,7 @@ close:
 }
 
 /* Enters this rank into the locked table. */
-static int enter_table(struct table *table, const char *name, int rank, int (*enter)(struct table *table, int rank))
+static int enter_table(struct table *table, int rank, int (*enter)(struct table *table, int rank))
 {
 	struct member *member = &table->member[rank];
 
@@ -122,10 +148,27 @@ static int enter_table(struct table *table, const char *name, int rank, int (*en
 	if (enter(table, rank) != 0)
 		return -1;
 	member->pid = getpid();
+	member->start = start_of(member->pid);
 	member->state = MEMBER_HERE;
-	if (++table->nr_joined == table->size)
-		shm_unlink(name);
+	table->nr_joined++;
 	return 0;
+}
+
+/* The table of a job of one rank. */
+static struct table *table_alone(size_t bytes, int (*enter)(struct table *table, int rank))
+{
+	struct table *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int err;
+
+	if (table == MAP_FAILED)
+		return NULL;
+	table->size = 1;
+	if (enter_table(table, 0, enter) == 0)
+		return table;
+	err = errno;
+	munmap(table, bytes);
+	errno = err;
+	return NULL;
 }
 
 static int wait_for_all(struct table *table)
@@ -154,6 +197,8 @@ struct table *table_join(const struct identity *who, size_t bytes, int (*enter)(
 	int fd, ret, err;
 	bool again;
 
+	if (who->size == 1)
+		return table_alone(bytes, enter);
 	snprintf(name, sizeof(name), "/hpmmap-%u-%s", (unsigned int)geteuid(), who->name);
 	snprintf(path, sizeof(path), "/dev/shm%s", name);
 	do {
@@ -161,10 +206,10 @@ struct table *table_join(const struct identity *who, size_t bytes, int (*enter)(
 	} while (!table && again);
 	if (!table)
 		return NULL;
-	ret = enter_table(table, name, who->rank, enter);
+	ret = enter_table(table, who->rank, enter);
 	err = errno;
-	/* If the rank made the table but could not enter it, no other rank has to wait for it. */
-	if (ret != 0 && table->nr_joined == 0)
+	/* All have joined, or the rank made the table but could not enter it: no other rank has to wait for it. */
+	if (table->nr_joined == (ret == 0 ? table->size : 0))
 		shm_unlink(name);
 	flock(fd, LOCK_UN);
 	if (ret == 0) {

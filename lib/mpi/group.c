@@ -97,7 +97,7 @@ static struct known {
 static pthread_mutex_t groups_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct group *groups;
 static _Atomic int nr_groups;
-/* Attributes are deleted in MPI_Finalize(), too. */
+/* MPI_Finalize() has ended all groups. It deletes their communicators' attributes later. */
 static bool is_over;
 /* What this thread frees. No group is made for it, though a user's callback may use it. */
 static __thread const MPI_Comm *freed;
@@ -210,19 +210,7 @@ static int on_delete(MPI_Comm comm, int key, void *value, void *unused)
 	return MPI_SUCCESS;
 }
 
-static void start(void)
-{
-	size_t bytes;
-
-	if (number_of("HPMMAP_MPI_MIN_BYTES", &bytes)) {
-		replace(min_bytes[TWO_RANKS], bytes);
-		replace(min_bytes[ONE_HOST], bytes);
-		replace(min_bytes[HOSTS], bytes);
-	}
-	if (number_of("HPMMAP_MPI_HOSTS_MIN_BYTES", &bytes))
-		replace(min_bytes[HOSTS], bytes);
-	PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete, &keyval, NULL);
-}
+static void start(void);
 
 /* Caller holds setup_lock. */
 static bool attach_all(struct group *group, const struct hello *hellos)
@@ -418,7 +406,7 @@ static struct group *find_group(MPI_Comm comm)
 	struct group *group;
 	int found = 0;
 
-	if (comm == MPI_COMM_NULL)
+	if (comm == MPI_COMM_NULL || is_over)
 		return NULL;
 	pthread_once(&started, start);
 	PMPI_Comm_get_attr(comm, keyval, &group, &found);
@@ -474,8 +462,12 @@ PUBLIC int MPI_Comm_disconnect(MPI_Comm *comm)
 }
 
 /* All groups end, also of communicators that are not freed: a barrier must not be under way in the MPI library's end. */
-PUBLIC int MPI_Finalize(void)
+static int on_finalize(MPI_Comm comm, int key, void *value, void *unused)
 {
+	(void)comm;
+	(void)key;
+	(void)value;
+	(void)unused;
 	is_over = true;
 	for (struct group *group = groups; group; group = group->next)
 		begin_leaving(group);
@@ -485,7 +477,49 @@ PUBLIC int MPI_Finalize(void)
 		groups = group->next;
 		wait_and_end(group);
 	}
-	return PMPI_Finalize();
+	return MPI_SUCCESS;
+}
+
+/* ---- The start ----------------------------------------------------------------- */
+
+/*
+ * MPI_Finalize() first deletes the attributes of MPI_COMM_SELF, the last one that was set first. Functions of the program
+ * that run then may still use all communicators, and other ranks may wait for what they send. So the groups end in the
+ * deletion of an attribute that is set before the program can set any.
+ */
+static void start(void)
+{
+	size_t bytes;
+	int of_self;
+
+	if (number_of("HPMMAP_MPI_MIN_BYTES", &bytes)) {
+		replace(min_bytes[TWO_RANKS], bytes);
+		replace(min_bytes[ONE_HOST], bytes);
+		replace(min_bytes[HOSTS], bytes);
+	}
+	if (number_of("HPMMAP_MPI_HOSTS_MIN_BYTES", &bytes))
+		replace(min_bytes[HOSTS], bytes);
+	PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete, &keyval, NULL);
+	PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &of_self, NULL);
+	PMPI_Comm_set_attr(MPI_COMM_SELF, of_self, NULL);
+}
+
+/* Returns what the MPI library's own start did. */
+static int started_by(int err)
+{
+	if (err == MPI_SUCCESS)
+		pthread_once(&started, start);
+	return err;
+}
+
+PUBLIC int MPI_Init(int *argc, char ***argv)
+{
+	return started_by(PMPI_Init(argc, argv));
+}
+
+PUBLIC int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+	return started_by(PMPI_Init_thread(argc, argv, required, provided));
 }
 
 /* ---- The first call on a communicator -------------------------------------- */

@@ -79,13 +79,33 @@ static void broadcast(const struct call *call, int root, bool to_root)
 	team_barrier(call->team);
 }
 
-static void collect(const struct call *call)
+/* The place of a symmetric object: the same number at all PEs. */
+#define IN_IMAGE	((uint64_t)1 << 63)
+static uint64_t place_of(const char *ptr)
 {
-	uint64_t *words = call->team->slot->word;
+	uintptr_t offset = (uintptr_t)ptr - self.heap;
+
+	return offset < self.heap_bytes ? offset : IN_IMAGE | ((uintptr_t)ptr - self.image);
+}
+
+static const char *at_place(uint64_t place)
+{
+	return (const char *)(place & IN_IMAGE ? self.image + (place & ~IN_IMAGE) : self.heap + place);
+}
+
+/* A PE without elements need not know where the others have theirs. */
+static void collect(struct call *call)
+{
+	struct slot *slot = call->team->slot;
+	uint64_t *words = slot->word;
 	char *to = call->dest;
 
 	words[call->team->me] = span(call->nelems, 1, 1, call->unit);
+	if (call->nelems)
+		slot->source = place_of(call->source);
 	team_barrier(call->team);
+	if (!call->nelems)
+		call->source = at_place(slot->source);
 	for (int i = 0; i < call->team->size; i++) {
 		memcpy(to, source_of(call, i, 0, words[i]), words[i]);
 		to += words[i];

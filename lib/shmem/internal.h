@@ -23,16 +23,21 @@
 /* ---- The job --------------------------------------------------------------- */
 
 #define MOST_PES	TABLE_RANKS
-/* Slots: SHMEM_TEAM_WORLD's, SHMEM_TEAM_SHARED's, other teams', active sets'. */
+/*
+ * Slots: SHMEM_TEAM_WORLD's, SHMEM_TEAM_SHARED's, other teams', active sets'. A hypercube of all PEs has 1024 sets
+ * of two.
+ */
 #define FIRST_TEAM	2
 #define FIRST_SET	(FIRST_TEAM + 64)
-#define NR_SLOTS	(FIRST_SET + 64)
+#define NR_SLOTS	(FIRST_SET + 2048)
 
 /* What the PEs of a team or an active set share. */
 struct slot {
 	struct barrier barrier;
 	/* Not 0: it is taken, by an active set with this number or by a team. */
 	_Atomic uint64_t key;
+	/* Of a collect: the place of the source, as all PEs with elements have it. */
+	_Atomic uint64_t source;
 	/* A word of each PE, for the collective that runs. */
 	uint64_t word[MOST_PES] __attribute__((aligned(64)));
 } __attribute__((aligned(64)));
@@ -44,6 +49,9 @@ struct access {
 	/* Windows: the publications of heap and variables; -1: none. */
 	int64_t heap_id;
 	int64_t image_id;
+	/* Where the PE itself has them. */
+	uintptr_t heap;
+	uintptr_t image;
 	uintptr_t image_bytes;
 	/* A hash of the program's build ID; 0: it has none. */
 	uint64_t build;

@@ -24,6 +24,10 @@
 
 #define PAGE		((uintptr_t)4096)
 #define BLOCK		((uintptr_t)2 << 20)
+#define GB		((uintptr_t)1 << 30)
+/* Where windows lie: above programs at fixed addresses, below libhpmmap's windows. */
+#define WINDOWS_START	(1024 * GB)
+#define WINDOWS_END	(16 * 1024 * GB)
 #define HEAP_DEFAULT	"64M"
 /* Looks at a word before a PE yields, if each PE has a CPU. */
 #define SPINS		2000
@@ -339,11 +343,26 @@ static struct access *mine(void)
 	return &self.shared->access[self.me];
 }
 
-/* Attaches what a PE has published. Kernels may refuse windows onto ordinary memory: try it. */
-static uintptr_t attach(int64_t id, uintptr_t bytes)
+/*
+ * Attaches what a PE has published, and has at start itself. Kernels may refuse windows onto ordinary memory: try it.
+ *
+ * There are no windows onto windows, so libhpmmap_mpi must not take one for memory that other ranks can see in place.
+ * As long as there is room, windows lie where no process has a zone (../space.c): from *next on, congruent as the kernel
+ * places them.
+ */
+static uintptr_t attach(int64_t id, uintptr_t start, uintptr_t bytes, uintptr_t *next)
 {
-	void *window = id < 0 ? NULL : hpmmap_attach(id, 0, bytes, 0);
+	uintptr_t align = bytes >= GB ? GB : BLOCK, at = *next + ((start - *next) & (align - 1));
+	void *window = NULL;
 
+	if (id < 0)
+		return 0;
+	errno = EEXIST;
+	for (; !window && errno == EEXIST && at + bytes <= WINDOWS_END; at += GB)
+		window = attach_at(id, 0, bytes, 0, (void *)at);
+	*next = window ? (uintptr_t)window + bytes : at;
+	if (!window)
+		window = hpmmap_attach(id, 0, bytes, 0);
 	if (window && is_readable(window))
 		return (uintptr_t)window;
 	if (window)
@@ -394,9 +413,12 @@ static void map_heap(int flags, int fd)
 /* Returns false at all PEs if one of them cannot. */
 static bool use_windows(void)
 {
+	uintptr_t next = WINDOWS_START;
 	bool well = true;
 
 	map_heap(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	mine()->heap = self.heap;
+	mine()->image = self.image;
 	mine()->heap_id = hpmmap_publish((void *)self.heap, self.heap_bytes, 0600);
 	mine()->image_id = hpmmap_publish((void *)self.image, self.image_bytes, 0600);
 	barrier_all();
@@ -406,10 +428,10 @@ static bool use_windows(void)
 
 		if ((int)i == self.me)
 			continue;
-		at = attach(one->heap_id, self.heap_bytes);
+		at = attach(one->heap_id, one->heap, self.heap_bytes, &next);
 		well = at != 0;
 		self.heap_delta[i] = at ? at - self.heap : 0;
-		at = well ? attach(one->image_id, self.image_bytes) : 0;
+		at = well ? attach(one->image_id, one->image, self.image_bytes, &next) : 0;
 		well = at != 0;
 		self.image_delta[i] = at ? at - self.image : 0;
 	}
@@ -513,9 +535,7 @@ static void who_am_i(struct identity *who)
 	if (identity_is_launched())
 		die("shmem_init",
 		    "a launcher has started this PE, but says neither its job nor how many PEs are on this host: PMIX_NAMESPACE and OMPI_COMM_WORLD_LOCAL_SIZE, or MPI_LOCALRANKID and MPI_LOCALNRANKS, are not set; for one PE unset OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID and PMI_SIZE");
-	snprintf(who->name, sizeof(who->name), "shmem.alone.%d", (int)getpid());
-	who->rank = 0;
-	who->size = 1;
+	*who = (struct identity){ .name = "shmem.alone", .size = 1 };
 }
 
 static int enter(struct table *table, int rank)

@@ -263,12 +263,43 @@ static void disconnect(void)
 	MPI_Comm_free(&one);
 }
 
+static MPI_Comm kept;
+/* Of rank 0, in MPI_Finalize(). */
+static int sends_at_end;
+
+static int at_end(MPI_Comm comm, int key, void *value, void *unused)
+{
+	(void)comm;
+	(void)key;
+	(void)value;
+	(void)unused;
+	if (sends_at_end && rank == 0)
+		MPI_Send(from, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+	sum(kept);
+	MPI_Comm_disconnect(&kept);
+	return MPI_SUCCESS;
+}
+
+/* MPI_Finalize() calls at_end(). */
+static void finalize(void)
+{
+	int key;
+
+	MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_end, &key, NULL);
+	MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+	kept = used();
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 	int level, total;
 
-	MPI_Init_thread(&argc, &argv, strcmp(name, "handler") ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, &level);
+	/* As Fortran's functions of Open MPI do. */
+	if (!strcmp(name, "finalize-late"))
+		PMPI_Init(&argc, &argv);
+	else
+		MPI_Init_thread(&argc, &argv, strcmp(name, "handler") ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, &level);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	if (!strcmp(name, "pools"))
 		pools();
@@ -286,11 +317,16 @@ int main(int argc, char **argv)
 		inter();
 	else if (!strcmp(name, "disconnect"))
 		disconnect();
+	else if (!strncmp(name, "finalize", strlen("finalize")))
+		finalize();
 	else
 		check(0, "there is no such case", 0);
 	PMPI_Allreduce(&failures, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	if (rank == 0)
 		printf("%d failures\n", total);
+	sends_at_end = !strcmp(name, "finalize");
+	if (sends_at_end && rank == 1)
+		MPI_Recv(to, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 	MPI_Finalize();
 	return total != 0;
 }

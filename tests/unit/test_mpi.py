@@ -81,6 +81,9 @@ def test_results_are_those_of_the_library(mpi, ranks, on_each):
         ("many", 2, 2),
         ("handler", 2, 2),
         ("inter", 3, 2),
+        # Callbacks of MPI_COMM_SELF: rank 1 waits for what that of rank 0 sends; and when all groups have ended.
+        ("finalize", 2, 2),
+        ("finalize-late", 2, 2),
     ],
 )
 def test_communicators(mpi, case, ranks, on_each):

@@ -186,12 +186,12 @@ def test_a_wrong_call_ends_the_job(case, line):
     assert len(lines) == 3 and all(re.fullmatch(ended, one) for one in lines)
 
 
-@pytest.mark.parametrize(("case", "status"), [("killed", -9), ("exits", 0)])
-def test_no_pe_waits_for_one_that_has_ended(case, status):
+@pytest.mark.parametrize(("case", "size", "status"), [("killed", 4, -9), ("killed-tests", 5, -9), ("exits", 4, 0)])
+def test_no_pe_waits_for_one_that_has_ended(case, size, status):
     begin = time.monotonic()
-    got, out, err = outcome(4, PROGRAMS / "ends", case)
-    assert (got, out) == ([1, status, 1, 1], "")
-    assert len(re.findall("so this PE ends, too", err)) == 3
+    got, out, err = outcome(size, PROGRAMS / "ends", case)
+    assert (got, out) == ([1, status] + [1] * (size - 2), "")
+    assert len(re.findall("so this PE ends, too", err)) == size - 1
     assert time.monotonic() - begin < 60
 
 
@@ -218,6 +218,20 @@ def table_of(job):
     return Path(f"/dev/shm/hpmmap-{os.geteuid()}-shmem.ompi.{job}.0")
 
 
+def test_a_table_of_processes_whose_numbers_others_have_is_a_leftover():
+    job = new_job()
+    (killed,) = start(2, PROGRAMS / "ends", "finalize", ranks=[0], job=job)
+    time.sleep(1)
+    killed.kill()
+    killed.wait()
+    table = bytearray(table_of(job).read_bytes())
+    # struct table: PE 0's number.
+    assert table[28:32] == killed.pid.to_bytes(4, "little")
+    table[28:32] = os.getpid().to_bytes(4, "little")
+    table_of(job).write_bytes(table)
+    assert outcome(2, PROGRAMS / "ends", "finalize", job=job) == ([0] * 2, "1\n2\n", "")
+
+
 def test_a_table_of_another_size_is_a_leftover():
     job = new_job()
     table_of(job).write_bytes(b"0123456789")
@@ -231,22 +245,44 @@ def test_a_table_that_another_user_has_locked_is_refused():
         try:
             os.fchown(table.fileno(), 65534, -1)
             fcntl.flock(table, fcntl.LOCK_EX)
-            status, _, err = outcome(1, PROGRAMS / "ends", "finalize", job=job)
+            status, _, err = outcome(2, PROGRAMS / "ends", "finalize", job=job)
+            # One PE needs none.
+            assert outcome(1, PROGRAMS / "ends", "finalize", job=job) == ([0], "1\n", "")
         finally:
             table_of(job).unlink()
-    assert status == [1]
-    assert err == f"shmem_init: PE 0 of 1, {table_of(job)}: this table is another user's\n"
+    assert status == [1, 1]
+    assert f"shmem_init: PE 0 of 2, {table_of(job)}: this table is another user's\n" in err
+
+
+@pytest.mark.parametrize(("mpi", "rank"), [("openmpi", "OMPI_COMM_WORLD_LOCAL_RANK"), ("mpich", "MPI_LOCALRANKID")])
+def test_other_users_cannot_guess_the_name_of_a_table(mpi, rank):
+    mpirun = shutil.which(f"mpirun.{mpi}")
+    if not mpirun:
+        pytest.skip(f"mpirun.{mpi} is not installed")
+    env = clean_env(OMPI_ALLOW_RUN_AS_ROOT=1, OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, OMPI_MCA_rmaps_base_oversubscribe=1)
+    # PE 1 looks while PE 0 waits for it.
+    look = f'[ ${rank} = 0 ] || {{ sleep 2; ls /dev/shm; }}; exec "$0" finalize'
+    command = [mpirun, "-n", "2", "sh", "-c", look, PROGRAMS / "ends"]
+    names = set()
+    for _ in range(2):
+        ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        name = rf"^hpmmap-{os.geteuid()}-shmem\.(?:ompi|hydra)\.\d+\.([0-9a-f]{{16}})$"
+        found = re.findall(name, ran.stdout, re.MULTILINE)
+        assert len(found) == 1, ran.stdout
+        names.update(found)
+    assert len(names) == 2
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_a_full_file_system_of_tables_is_an_error():
     mount = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && "$@"; status=$?; ls /dev/shm; exit $status'
     command = ["unshare", "--mount", "sh", "-c", mount, "sh", PROGRAMS / "ends", "finalize"]
-    ran = subprocess.run(command, env=clean_env(), capture_output=True, text=True, check=False)
+    pe = {"PMIX_NAMESPACE": new_job(), "OMPI_COMM_WORLD_LOCAL_RANK": 0, "OMPI_COMM_WORLD_LOCAL_SIZE": 2}
+    ran = subprocess.run(command, env=clean_env(**pe), capture_output=True, text=True, check=False)
     if "mount: " in ran.stderr or "unshare: " in ran.stderr:
         pytest.skip("mounts are not allowed here")
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert re.fullmatch(r"shmem_init: PE 0 of 1, /dev/shm/hpmmap-0-shmem\S+: No space left on device\n", ran.stderr)
+    assert re.fullmatch(r"shmem_init: PE 0 of 2, /dev/shm/hpmmap-0-shmem\S+: No space left on device\n", ran.stderr)
 
 
 def test_a_child_is_no_pe_and_has_its_own_variables():
@@ -483,3 +519,122 @@ def test_sets_and_teams_of_one_pe_are_not_counted(tmp_path):
     """
     program = compiled(tmp_path, text, "-Wno-deprecated-declarations")
     assert outcome(3, program) == ([0] * 3, "0\n" * 3, "")
+
+
+def test_ten_pes_use_all_sets_that_they_have(tmp_path):
+    text = """
+    #include <shmem.h>
+    #include <stdio.h>
+    static long sync[SHMEM_REDUCE_SYNC_SIZE], work[SHMEM_REDUCE_MIN_WRKDATA_SIZE], from, to;
+    int main(void) {
+        shmem_init();
+        int me = shmem_my_pe(), npes = shmem_n_pes(), sets = 0, wrong = 0;
+        for (int log = 0; 1 << log < npes; log++)
+            for (int start = 0; start < npes; start++)
+                for (int size = 2; start + ((size - 1) << log) < npes; size++) {
+                    int off = me - start, sum = start * size + (size * (size - 1) / 2 << log);
+                    sets++;
+                    if (off < 0 || off % (1 << log) || off >> log >= size)
+                        continue;
+                    from = me;
+                    shmem_long_sum_to_all(&to, &from, 1, start, log, size, work, sync);
+                    wrong += to != sum;
+                }
+        printf("%d %d\\n", sets, wrong);
+        shmem_finalize();
+    }
+    """
+    program = compiled(tmp_path, text, "-Wno-deprecated-declarations")
+    assert outcome(10, program) == ([0] * 10, "75 0\n" * 10, "")
+
+
+def test_a_pe_without_elements_need_not_have_a_source(tmp_path):
+    text = """
+    #include <shmem.h>
+    #include <stdio.h>
+    static long variable, dest[8];
+    int main(void) {
+        shmem_init();
+        int me = shmem_my_pe(), wrong = 0;
+        long *heap = shmem_malloc(sizeof(long));
+        for (int odd = 0; odd < 2; odd++) {
+            int mine = me % 2 == odd;
+            long *source = odd ? heap : &variable;
+            *source = me;
+            shmem_long_collect(SHMEM_TEAM_WORLD, dest, mine ? source : NULL, mine);
+            wrong += dest[0] != odd || dest[1] != 2 + odd;
+        }
+        shmem_long_collect(SHMEM_TEAM_WORLD, dest, NULL, 0);
+        printf("%d\\n", wrong);
+        shmem_finalize();
+    }
+    """
+    assert outcome(4, compiled(tmp_path, text)) == ([0] * 4, "0\n" * 4, "")
+
+
+def test_windows_lie_in_no_zone_of_a_process(tmp_path):
+    """The device is a fake that shows memory of its own: only where windows are can be seen."""
+    fake = """
+    #define _GNU_SOURCE
+    #include <fcntl.h>
+    #include <stdarg.h>
+    #include <stdint.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    #include "hpmmap_xpmem.h"
+    int access(const char *name, int mode) {
+        return strcmp(name, "/dev/xpmem") ? (int)syscall(SYS_access, name, mode) : 0;
+    }
+    int open(const char *name, int flags, ...) {
+        return (int)syscall(SYS_open, strcmp(name, "/dev/xpmem") ? name : "/dev/null", flags, 0600);
+    }
+    int ioctl(int fd, unsigned long command, ...) {
+        va_list rest;
+        va_start(rest, command);
+        void *arg = va_arg(rest, void *);
+        va_end(rest);
+        struct xpmem_cmd_attach *window = arg;
+        if (command == XPMEM_CMD_MAKE)
+            ((struct xpmem_cmd_make *)arg)->segid = 1;
+        else if (command == XPMEM_CMD_GET)
+            ((struct xpmem_cmd_get *)arg)->apid = 1;
+        else if (command == XPMEM_CMD_ATTACH) {
+            int flags = MAP_PRIVATE | MAP_ANONYMOUS | (window->vaddr ? MAP_FIXED_NOREPLACE : 0);
+            void *at = mmap((void *)window->vaddr, window->size, PROT_READ | PROT_WRITE, flags, -1, 0);
+            window->vaddr = (uintptr_t)at;
+            return at == MAP_FAILED ? -1 : 0;
+        }
+        return 0 * fd;
+    }
+    """
+    text = """
+    #include <shmem.h>
+    #include <stdio.h>
+    #include <sys/mman.h>
+    static long variable;
+    int main(void) {
+        /* Something is in the way. */
+        mmap((void *)((1UL << 40) + (64UL << 20)), 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        shmem_init();
+        long *heap = shmem_malloc(sizeof(long));
+        for (int pe = 0; pe < shmem_n_pes(); pe++)
+            printf("%d %d %p %p\\n", shmem_my_pe(), pe, shmem_ptr(heap, pe), shmem_ptr(&variable, pe));
+        shmem_finalize();
+    }
+    """
+    source = tmp_path / "fake.c"
+    source.write_text(fake)
+    uapi = ROOT / "kernel/uapi"
+    command = ["gcc", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-I", uapi, source, "-o", tmp_path / "fake.so"]
+    subprocess.run(command, check=True)
+    status, out, err = outcome(3, compiled(tmp_path, text), LD_PRELOAD=tmp_path / "fake.so", SHMEM_DEBUG=1)
+    assert status == [0] * 3, err
+    assert err.count("by windows") == 3
+    seen = {(int(me), int(pe)): [int(at, 16) for at in where] for me, pe, *where in map(str.split, out.splitlines())}
+    assert len(seen) == 9
+    for (me, pe), where in seen.items():
+        for at, own in zip(where, seen[pe, pe], strict=True):
+            assert me == pe or 1 << 40 <= at < 16 << 40, out
+            assert at % (2 << 20) == own % (2 << 20), out

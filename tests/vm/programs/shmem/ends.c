@@ -14,11 +14,33 @@ static long variable;
 static long lock;
 /* A window onto a PE that has ended is SIGBUS, shared memory stays: by windows only. */
 static bool puts_all_the_time;
+/* Waits are loops of the program's own. */
+static bool tests_all_the_time;
+
+static void test_in_each_way(void)
+{
+	size_t index;
+
+	if (me == 0)
+		while (shmem_test_lock(&lock))
+			;
+	else if (me == 2)
+		while (!shmem_long_test(&variable, SHMEM_CMP_NE, 0))
+			;
+	else if (me == 3)
+		while (shmem_long_test_any(&variable, 1, NULL, SHMEM_CMP_NE, 0) == SIZE_MAX)
+			;
+	else
+		while (!shmem_long_test_some(&variable, 1, &index, NULL, SHMEM_CMP_NE, 0))
+			;
+}
 
 /* Until the library or a signal ends this PE. */
 static void wait_in_each_way(void)
 {
-	if (me == 0)
+	if (tests_all_the_time)
+		test_in_each_way();
+	else if (me == 0)
 		shmem_barrier_all();
 	else if (puts_all_the_time)
 		for (;;)
@@ -36,6 +58,7 @@ static void wrong_call(const char *what)
 	long local = 0, *heap = shmem_malloc(64);
 
 	puts_all_the_time = !strcmp(what, "killed-later");
+	tests_all_the_time = !strcmp(what, "killed-tests");
 	/* For those that wait for the lock. */
 	if (me == 1)
 		shmem_set_lock(&lock);
@@ -64,7 +87,7 @@ static void wrong_call(const char *what)
 		shmem_ctx_long_p(SHMEM_CTX_INVALID, &variable, 1, 0);
 	else if (!strcmp(what, "set"))
 		shmem_barrier(0, 0, npes + 1, &lock);
-	else if (!strcmp(what, "killed"))
+	else if (!strcmp(what, "killed") || !strcmp(what, "killed-tests"))
 		raise(SIGKILL);
 	else if (!strcmp(what, "killed-later"))
 		usleep(300000), raise(SIGKILL);
