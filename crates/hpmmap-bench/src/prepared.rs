@@ -336,8 +336,7 @@ impl Prepared {
         })
     }
 
-    /// Writes the old values, if all files are as the change has left them. What it has left as it
-    /// was does not matter.
+    /// Writes the old values, if all files that the change has altered are as it has left them.
     fn write_back(&self, files: &[Setting]) -> std::result::Result<(), NotUndone> {
         let is_changed = |file: &&Setting| file.reached.as_ref() != Some(&file.old);
         let files: Vec<&Setting> = files.iter().filter(is_changed).collect();
