@@ -59,9 +59,11 @@ static bool is_alive(const struct member *member)
 		return errno != ESRCH;
 	alive = poll(&exits, 1, 0) == 0;
 	close(exits.fd);
+	if (!alive)
+		return false;
 	/* Another process may have its number now. */
 	start = start_of(member->pid);
-	return alive && (!start || !member->start || start == member->start);
+	return !start || !member->start || start == member->start;
 }
 
 int table_missing(struct table *table)

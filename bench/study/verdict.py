@@ -60,7 +60,7 @@ def of_section(section: Section, claims: list[Judged]) -> tuple[str, str]:
         first = next(one for one in claims if one.verdict == DIFFERS)
         return DIFFERS, "; ".join([f"because {first.why}", *parts])
     # What has not been measured may yet fail.
-    if UNMEASURED in found:
+    if UNMEASURED in found or not found:
         result = UNMEASURED
     elif METAL in found:
         result = PART if AGREES in found else METAL
