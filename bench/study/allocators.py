@@ -19,24 +19,29 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIB = Path("/usr/lib/x86_64-linux-gnu")
 OURS = "hpmmap-jemalloc"
-LIBRARIES = {
-    "glibc": None,
-    "jemalloc": LIB / "libjemalloc.so.2",
-    "tcmalloc": LIB / "libtcmalloc_minimal.so.4",
-    "mimalloc": LIB / "libmimalloc.so.2.0",
-    OURS: f"{ROOT}/build/lib/libhpmmap_jemalloc.so:{LIB}/libjemalloc.so.2",
-}
-"""What LD_PRELOAD names."""
+JEMALLOC = f"{LIB}/libjemalloc.so.2"
+OURS_JEMALLOC = f"{ROOT}/build/lib/libhpmmap_jemalloc.so:{JEMALLOC}"
 # As `hpmmap bench alloc` has it: no more than is needed, and given back.
-OURS_CONF = "MALLOC_CONF=retain:false,oversize_threshold:2097152"
-PEERS = [name for name in LIBRARIES if name != OURS]
-METHODS = {"4k": ("never", PEERS), "thp": ("always", PEERS), "hpmmap": ("always", list(LIBRARIES))}
+OURS_CONF = "retain:false,oversize_threshold:2097152"
+AT_ONCE = "dirty_decay_ms:0,muzzy_decay_ms:0"
+PEERS = {
+    "glibc": "",
+    "jemalloc": JEMALLOC,
+    "tcmalloc": f"{LIB}/libtcmalloc_minimal.so.4",
+    "mimalloc": f"{LIB}/libmimalloc.so.2.0",
+    "lowmem": JEMALLOC,
+}
+ALLOCATORS = PEERS | {OURS: OURS_JEMALLOC, "hpmmap-lowmem": OURS_JEMALLOC}
+"""What LD_PRELOAD names. `lowmem` gives memory back when it is freed, like the seed's allocator of that name."""
+MALLOC_CONF = {"lowmem": AT_ONCE, OURS: OURS_CONF, "hpmmap-lowmem": f"{OURS_CONF},{AT_ONCE}"}
+METHODS = {"4k": ("never", PEERS), "thp": ("always", PEERS), "hpmmap": ("always", ALLOCATORS)}
 """The setting of transparent huge pages, and the allocators."""
 LESS = {"4k": ("never", PEERS), "hpmmap": ("always", [OURS])}
 INPUT = ROOT / "crates/hpmmap-bench/src/colocation/lammps.in"
@@ -60,7 +65,7 @@ CGROUP = Path("/sys/fs/cgroup/allocators")
 class Program:
     """What it is run on (the seed has huge pages and reuse for two of them), and with which arguments."""
 
-    methods: dict[str, tuple[str, list[str]]]
+    methods: dict[str, tuple[str, Iterable[str]]]
     file: str
     work: list[str]
     start: list[str]
@@ -104,9 +109,7 @@ def used() -> dict[str, int]:
 
 
 def run(command: list[str], allocator: str, method: str) -> Run:
-    environment = [f"LD_PRELOAD={LIBRARIES[allocator]}"] if LIBRARIES[allocator] else []
-    if allocator == OURS:
-        environment.append(OURS_CONF)
+    environment = [f"LD_PRELOAD={ALLOCATORS[allocator]}", f"MALLOC_CONF={MALLOC_CONF.get(allocator, '')}"]
     report = Path("/tmp/report.json")
     launch = ["hpmmap", "run", "--strict", "--report", str(report), "--"] if method == "hpmmap" else []
     enter = ["sh", "-c", f'echo $$ >{CGROUP}/cgroup.procs; exec "$@"', "sh"]
