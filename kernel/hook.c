@@ -12,7 +12,6 @@
  * ops brings the hooks and takes them away, and waits for no task.
  */
 #include <linux/fs.h>
-#include <linux/memfd.h>
 #include <linux/static_call.h>
 
 #include "hook.h"
@@ -210,16 +209,12 @@ long hpmmap_madvise(unsigned long start, unsigned long len, int advice)
 	return hpmmap_call_orig(HPMMAP_CALL_MADVISE, &regs);
 }
 
-/* userfaultfd_ioctl() or memfd_fcntl() as Linux has it. */
-noinline long hpmmap_call_file(enum hpmmap_call call, struct file *file, unsigned int cmd,
-			       unsigned long arg)
+/* userfaultfd_ioctl(), as Linux has it. */
+noinline long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	long (*orig)(struct file *file, unsigned int cmd, unsigned long arg) =
-		(void *)hooks[call].orig;
-	/* kCFI compares types, and the kernel's versions have different ones. */
-	typeof(&memfd_fcntl) orig_memfd = (void *)orig;
-	long ret = call == HPMMAP_CALL_MEMFD_FCNTL ? orig_memfd(file, cmd, arg) :
-						     orig(file, cmd, arg);
+		(void *)hooks[HPMMAP_CALL_USERFAULTFD].orig;
+	long ret = orig(file, cmd, arg);
 
 	barrier();
 	return ret;

@@ -75,7 +75,6 @@ void hpmmap_guard_remove(struct ftrace_ops *ops);
 
 long hpmmap_call_orig(enum hpmmap_call call, const struct pt_regs *regs);
 long hpmmap_madvise(unsigned long start, unsigned long len, int advice);
-long hpmmap_call_file(enum hpmmap_call call, struct file *file, unsigned int cmd,
-		      unsigned long arg);
+long hpmmap_call_userfaultfd(struct file *file, unsigned int cmd, unsigned long arg);
 
 #endif /* _HPMMAP_HOOK_H */

@@ -101,7 +101,7 @@ long hpmmap_sys_memfd_create(const struct pt_regs *regs)
 long hpmmap_memfd_fcntl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	if (!hpmmap_fs_is_internal(file))
-		return hpmmap_call_file(HPMMAP_CALL_MEMFD_FCNTL, file, cmd, arg);
+		return compat_memfd_fcntl(file, cmd, arg);
 	return cmd == F_GET_SEALS ? F_SEAL_SEAL : -EPERM;
 }
 

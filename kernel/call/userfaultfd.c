@@ -64,9 +64,7 @@ static long before_register(struct file *file, void __user *arg)
 
 	if (copy_from_user(&reg, arg, offsetof(struct uffdio_register, ioctls)))
 		return 0;
-	if (!reg.mode || reg.mode & ~(UFFDIO_REGISTER_MODE_MISSING |
-				      UFFDIO_REGISTER_MODE_WP |
-				      UFFDIO_REGISTER_MODE_MINOR))
+	if (!reg.mode || reg.mode & ~(u64)UFFD_API_REGISTER_MODES)
 		return 0;
 	start = reg.range.start;
 	end = start + reg.range.len;
@@ -102,7 +100,7 @@ long hpmmap_userfaultfd_ioctl(struct file *file, unsigned int cmd,
 		ret = before_register(file, (void __user *)arg);
 	else if (compat_uffd_move_source(cmd, (void __user *)arg, &start, &end))
 		ret = before_use(file, start, end, true);
-	ret = ret ? ret : hpmmap_call_file(HPMMAP_CALL_USERFAULTFD, file, cmd, arg);
+	ret = ret ? ret : hpmmap_call_userfaultfd(file, cmd, arg);
 	if (cmd == UFFDIO_API && !ret)
 		opened(file);
 	return ret;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>
+#include <linux/memfd.h>
 #include <linux/memory.h>
 #include <linux/memory_hotplug.h>
 #include <linux/oom.h>
@@ -31,6 +32,7 @@ CORE_FUNCTION(ptrace_may_access);
 CORE_FUNCTION(oom_badness);
 CORE_FUNCTION(kernel_clone);
 CORE_FUNCTION(dup_userfaultfd_complete);
+CORE_FUNCTION(memfd_fcntl);
 
 /* Some kernels do not declare these, or not to modules. */
 typedef void prep_compound_page_t(struct page *page, unsigned int order);
@@ -365,6 +367,14 @@ noinline void compat_fork_copied(struct list_head *events)
 {
 	static_call_cond(hpmmap_dup_userfaultfd_complete)(events);
 	barrier();
+}
+
+noinline long compat_memfd_fcntl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	long ret = static_call(hpmmap_memfd_fcntl)(file, cmd, arg);
+
+	barrier();
+	return ret;
 }
 
 /* Of late the flags are a structure of one word. */
@@ -718,9 +728,11 @@ int compat_init(void)
 		__static_call_update(functions[i].key, functions[i].trampoline,
 				     func);
 	}
-	/* Without CONFIG_USERFAULTFD there is none. */
+	/* Without CONFIG_USERFAULTFD and CONFIG_MEMFD_CREATE there are none, and no hooks. */
 	static_call_update(hpmmap_dup_userfaultfd_complete, (typeof(&dup_userfaultfd_complete))
 			   compat_symbol("dup_userfaultfd_complete"));
+	static_call_update(hpmmap_memfd_fcntl,
+			   (typeof(&memfd_fcntl))compat_symbol("memfd_fcntl"));
 	core_mmap_min_addr = (void *)compat_symbol("mmap_min_addr");
 	core_early_kill = (void *)compat_symbol("sysctl_memory_failure_early_kill");
 	core_recovery = (void *)compat_symbol("sysctl_memory_failure_recovery");

@@ -314,9 +314,9 @@ unsigned int compat_interleave_weight(int nid);
 #define compat_wq system_wq
 #endif
 
-/* Since 6.13; for mappings of files, and so for ours, since 6.15. */
+/* Since 6.13; for mappings of files, and so for ours, since 6.15. Elsewhere it is no advice. */
 #ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_INSTALL -1
 #endif
 
 /* Since 6.4, with LAM. */
@@ -664,6 +664,7 @@ long compat_oom_badness(struct task_struct *task, unsigned long total);
  */
 pid_t compat_kernel_clone(struct kernel_clone_args *args);
 void compat_fork_copied(struct list_head *events);
+long compat_memfd_fcntl(struct file *file, unsigned int cmd, unsigned long arg);
 struct file *compat_shm_file(const char *name, loff_t size, unsigned long flags);
 int compat_memory_failure(unsigned long pfn, int flags);
 int compat_soft_offline(unsigned long pfn, int flags);
