@@ -125,7 +125,7 @@ static long handle_madvise(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 
 	if (!hpmmap_range_has_ours(ctx, start, end))
 		return hpmmap_call_orig(call, regs);
-	if ((advice == MADV_FREE || advice == MADV_DONTFORK) &&
+	if ((advice == MADV_FREE || advice == MADV_DONTFORK || advice == MADV_GUARD_INSTALL) &&
 	    range_keeps_contents(ctx, start, end))
 		return -EPERM;
 	switch (advice) {

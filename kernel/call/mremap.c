@@ -233,6 +233,13 @@ static bool args_are_valid(const struct hpmmap_remap *r)
 	       r->addr < TASK_SIZE && r->old_len <= TASK_SIZE - r->addr;
 }
 
+/* Newer kernels move several mappings one by one, and would stop at ours. */
+static bool moves_several(struct hpmmap_ctx *ctx, const struct hpmmap_remap *r)
+{
+	return r->flags & MREMAP_FIXED && r->old_len == r->new_len && target_is_valid(r) &&
+	       hpmmap_range_has_ours(ctx, r->addr, r->addr + r->old_len);
+}
+
 static struct hpmmap_remap remap_of(const struct pt_regs *regs)
 {
 	return (struct hpmmap_remap){
@@ -266,7 +273,7 @@ static long mremap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 	ret = hpmmap_extent_mremap(ctx, &r);
 	while (ret == HPMMAP_NO_ANSWER) {
 		if (!hpmmap_range_has_ours(ctx, r.addr, r.addr + 1))
-			return remap_linux(ctx, regs);
+			return moves_several(ctx, &r) ? -EFAULT : remap_linux(ctx, regs);
 		/* Only Linux can leave the mapping of private memory behind. */
 		if (r.flags & MREMAP_DONTUNMAP &&
 		    (!(r.flags & MREMAP_FIXED) || target_is_valid(&r)))
@@ -282,5 +289,9 @@ static long mremap_apart(struct hpmmap_ctx *ctx, enum hpmmap_call call,
 
 long hpmmap_sys_mremap(const struct pt_regs *regs)
 {
-	return hpmmap_handle(HPMMAP_CALL_MREMAP, regs, mremap_apart);
+	unsigned int was = hpmmap_rights_keep();
+	long ret = hpmmap_handle(HPMMAP_CALL_MREMAP, regs, mremap_apart);
+
+	current->personality = was;
+	return ret;
 }

@@ -15,10 +15,6 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE		25
 #endif
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL	102
-#define MADV_GUARD_REMOVE	103
-#endif
 
 static void sub_content(struct run *r)
 {
@@ -297,6 +293,18 @@ CASE(prctl, read_implies_exec, 4, 0)
 	ret("brk", sbrk((intptr_t)r->unit) == (void *)-1 ? -1 : 0);
 	maps(r, (char *)sbrk(0) - PAGE, PAGE);
 	content(r, r->base, r->unit * 5);
+}
+
+CASE(prctl, rights_that_stay, 4, 0)
+{
+	ret("personality", personality(READ_IMPLIES_EXEC) < 0 ? -1 : 0);
+	ret("mlock", mlock(U(r, 1), PAGE));
+	ret("munlock", munlock(U(r, 1), PAGE));
+	ret("wipeonfork", madvise(U(r, 3), r->unit, MADV_WIPEONFORK));
+	maps(r, r->base, r->unit * 4);
+	at(r, "mremap", mremap(U(r, 0), r->unit * 2, r->unit * 2, MREMAP_MAYMOVE | MREMAP_FIXED, U(r, 5)));
+	maps(r, r->base, r->unit * 7);
+	content(r, U(r, 5), r->unit * 2);
 }
 
 CASE(prctl, memory_merge, 3, ALONE)

@@ -404,6 +404,7 @@ CASE(mseal, discarding_read_only_memory, 3, 0)
 	ret("dontfork", madvise(U(r, 1), r->unit, MADV_DONTFORK));
 	ret("wipeonfork", madvise(U(r, 1), r->unit, MADV_WIPEONFORK));
 	ret("remove", madvise(U(r, 1), r->unit, MADV_REMOVE));
+	ret("guard", madvise(U(r, 1), r->unit, MADV_GUARD_INSTALL));
 	ret("mergeable", madvise(U(r, 1), r->unit, MADV_MERGEABLE));
 	content(r, r->base, r->unit * 3);
 	key = new_key(0);

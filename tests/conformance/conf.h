@@ -15,6 +15,11 @@
 
 #define RET_INSTRUCTION	0xc3
 
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL	102
+#define MADV_GUARD_REMOVE	103
+#endif
+
 enum conf_flags {
 	BARE = 1,	/* the arena's addresses are free, nothing is mapped */
 	ONCE = 2,	/* sizes do not matter: one alignment is enough */

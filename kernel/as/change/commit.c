@@ -53,14 +53,17 @@ static bool collapse_slot(struct hpmmap_ctx *ctx, unsigned long addr,
 			  vm_flags_t vm_flags, enum hpmmap_name name, bool *vain)
 {
 	unsigned long ret;
+	unsigned int was;
 
 	if (!hpmmap_mmap_write_lock_soon(ctx->mm, vain))
 		return false;
 	/* A reader that comes just here is waited for, until the caller is killed. */
 	mmap_write_unlock(ctx->mm);
+	was = hpmmap_rights_keep();
 	ret = hpmmap_file_map_named(ctx, name, addr, SLOT_SIZE,
 				    hpmmap_vma_prot(vm_flags), MAP_FIXED |
 				    (vm_flags & VM_NORESERVE ? MAP_NORESERVE : 0));
+	current->personality = was;
 	if (IS_ERR_VALUE(ret))
 		hpmmap_range_kill_if_lost(ctx, addr, addr + SLOT_SIZE);
 	return !IS_ERR_VALUE(ret);

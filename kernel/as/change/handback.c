@@ -191,8 +191,11 @@ static long place_protect(const struct piece *p, unsigned long to,
 			  unsigned long prot)
 {
 	struct pt_regs regs = { .di = to, .si = piece_len(p), .dx = prot };
+	unsigned int was = hpmmap_rights_keep();
+	long ret = hpmmap_call_orig(HPMMAP_CALL_MPROTECT, &regs);
 
-	return hpmmap_call_orig(HPMMAP_CALL_MPROTECT, &regs);
+	current->personality = was;
+	return ret;
 }
 
 /*

@@ -3,6 +3,8 @@
 #ifndef _HPMMAP_AS_MAP_VMA_H
 #define _HPMMAP_AS_MAP_VMA_H
 
+#include <linux/personality.h>
+
 #include "as/own/ctx.h"
 #include "as/map/file.h"
 
@@ -47,6 +49,18 @@ static inline unsigned long hpmmap_vma_prot(vm_flags_t vm_flags)
 {
 	return (vm_flags & VM_READ ? PROT_READ : 0) | (vm_flags & VM_WRITE ? PROT_WRITE : 0) |
 	       (vm_flags & VM_EXEC ? PROT_EXEC : 0);
+}
+
+/*
+ * What is mapped again, or moves, has the rights that it had: READ_IMPLIES_EXEC is for new mappings.
+ * Returns the personality that the caller has to have again.
+ */
+static inline unsigned int hpmmap_rights_keep(void)
+{
+	unsigned int was = current->personality;
+
+	current->personality &= ~READ_IMPLIES_EXEC;
+	return was;
 }
 
 #endif /* _HPMMAP_AS_MAP_VMA_H */

@@ -323,6 +323,7 @@ static bool mmap_is_meant(struct hpmmap_ctx *ctx, const struct pt_regs *regs)
 	unsigned long addr = regs->di & PAGE_MASK, flags = regs->r10;
 
 	return ctx->region.end && regs->dx == (PROT_READ | PROT_WRITE) &&
+	       !(current->personality & READ_IMPLIES_EXEC) &&
 	       !(flags & (MAP_NORESERVE | MAP_STACK | MAP_LOCKED | MAP_32BIT)) &&
 	       !(ctx->mm->def_flags & VM_LOCKED) && !in_32bit_syscall() &&
 	       (addr ? contains(ctx, addr, addr + PAGE_ALIGN(regs->si)) :
