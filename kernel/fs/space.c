@@ -343,6 +343,15 @@ void hpmmap_fs_cut(struct inode *inode, unsigned long nr)
 	set_nr(inode, nr);
 }
 
+/* The index did not take a block. A memory error may have found the file by it, and has the lock. */
+static void detach(struct hpmmap_block *block, struct list_head *blocks)
+{
+	folio_lock(block->folio);
+	hpmmap_folio_detach(block->folio);
+	folio_unlock(block->folio);
+	list_add(&block->link, blocks);
+}
+
 /* Blocks that came to nothing. */
 static void give_back(struct hpmmap_fs *fs, struct list_head *blocks)
 {
@@ -363,21 +372,27 @@ static int get_blocks(struct inode *inode, unsigned long index, unsigned long nr
 		      struct list_head *out)
 {
 	struct hpmmap_fs *fs = hpmmap_fs_of(inode->i_sb);
+	struct hpmmap_block *block;
 	int ret;
 
-	/* Others could not have what is charged for a request that the pools refuse. */
-	if (!fs_charge(fs, nr, false))
-		return -ENOSPC;
-	ret = reserve(inode->i_sb, index, nr, out);
-	if (ret)
-		return fatal_signal_pending(current) ? -EINTR : -ENOSPC;
-	if (!fs_charge(fs, nr, true)) {
-		hpmmap_pool_free_unused(out);
-		return -ENOSPC;
-	}
-	ret = hpmmap_pool_clear(&fs->owner, out, NO_SLOT, NO_SLOT);
-	if (ret)
-		give_back(fs, out);
+	do {
+		/* Others could not have what is charged for a request that the pools refuse. */
+		if (!fs_charge(fs, nr, false))
+			return -ENOSPC;
+		ret = reserve(inode->i_sb, index, nr, out);
+		if (ret)
+			return fatal_signal_pending(current) ? -EINTR : -ENOSPC;
+		if (!fs_charge(fs, nr, true)) {
+			hpmmap_pool_free_unused(out);
+			return -ENOSPC;
+		}
+		ret = hpmmap_pool_clear(&fs->owner, out, NO_SLOT, NO_SLOT);
+		/* A memory error that comes while nobody has the block is nobody's. */
+		list_for_each_entry(block, out, link)
+			ret = ret ?: hpmmap_block_is_hurt(block) ? -EAGAIN : 0;
+		if (ret)
+			give_back(fs, out);
+	} while (ret == -EAGAIN);
 	return ret;
 }
 
@@ -392,8 +407,7 @@ static int insert(struct inode *inode, struct list_head *blocks)
 		list_del_init(&block->link);
 		hpmmap_block_attach(block, inode->i_mapping, at);
 		if (xa_err(xa_store(&info->blocks, at, block, GFP_KERNEL_ACCOUNT))) {
-			hpmmap_folio_detach(block->folio);
-			list_add(&block->link, blocks);
+			detach(block, blocks);
 			goto err_undo;
 		}
 		at++;
@@ -455,8 +469,7 @@ int hpmmap_fs_fill(struct inode *inode, unsigned long from, unsigned long to)
 			nr++;
 			continue;
 		}
-		hpmmap_folio_detach(block->folio);
-		list_add(&block->link, &blocks);
+		detach(block, &blocks);
 	}
 	count_blocks(inode, nr);
 	give_back(hpmmap_fs_of(inode->i_sb), &blocks);

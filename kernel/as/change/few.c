@@ -189,8 +189,13 @@ static bool get_block(struct hpmmap_ctx *ctx, unsigned long slot, bool *wait)
 	LIST_HEAD(one);
 
 	mmap_read_lock(ctx->mm);
-	hpmmap_placement_copy(ctx, NULL, slot, hpmmap_store_load(ctx, slot), &place);
+	block = hpmmap_store_load(ctx, slot);
+	/* A touch may just replace one whose contents were lost. */
+	if (block)
+		hpmmap_placement_copy(ctx, NULL, slot, block, &place);
 	mmap_read_unlock(ctx->mm);
+	if (!block)
+		return false;
 	if (hpmmap_reserve(ctx, &place, slot, 1, false, &one))
 		return true;
 	block = hpmmap_list_take(&one, slot);
