@@ -292,24 +292,27 @@ static bool rests_on(struct vm_area_struct *vma, const struct hpmmap_grant *gran
 	return grant ? its == grant : READ_ONCE(its->revoked);
 }
 
-/* A mapping of the caller's in a range that is of @file, or rests on @grant if that is NULL. */
-static bool find_attached(unsigned long *addr, unsigned long *end,
+/*
+ * A mapping of the caller's in a range that is of @file, or rests on @grant if that is NULL. Returns
+ * 1, 0 where there is none, or -EINTR.
+ */
+static int find_attached(unsigned long *addr, unsigned long *end,
 			  const struct file *file, const struct hpmmap_grant *grant)
 {
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma;
 	VMA_ITERATOR(vmi, mm, *addr);
-	bool found = false;
+	int found = 0;
 
 	if (mmap_read_lock_killable(mm))
-		return false;
+		return -EINTR;
 	for_each_vma_range(vmi, vma, *end) {
 		if (!hpmmap_vma_is_window(vma) ||
 		    (file ? vma->vm_file != file : !rests_on(vma, grant)))
 			continue;
 		*addr = vma->vm_start;
 		*end = vma->vm_end;
-		found = true;
+		found = 1;
 		break;
 	}
 	mmap_read_unlock(mm);
@@ -320,9 +323,9 @@ static int detach_range(unsigned long start, unsigned long end, const struct fil
 			const struct hpmmap_grant *grant)
 {
 	unsigned long stop = end;
-	int ret;
+	int ret = 0;
 
-	while (start < end && find_attached(&start, &stop, file, grant)) {
+	while (start < end && (ret = find_attached(&start, &stop, file, grant)) > 0) {
 		ret = vm_munmap(start, stop - start);
 		if (ret)
 			return ret;
@@ -330,7 +333,7 @@ static int detach_range(unsigned long start, unsigned long end, const struct fil
 		stop = end;
 		cond_resched();
 	}
-	return 0;
+	return ret;
 }
 
 /*
