@@ -246,8 +246,8 @@ def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
 
     small = {
         path: number
-        for name in ("glibc", "jemalloc", "tcmalloc")
-        for path, number in row("miniamr", f"{name}-4k", "001-table1", f"A {name}").items()
+        for name, seeds_name in (*((name, name) for name in ("glibc", "jemalloc", "tcmalloc")), ("lowmem", "MPC-lowmem"))
+        for path, number in row("miniamr", f"{name}-4k", "001-table1", f"A {seeds_name}").items()
     }
     lines, pages, reuse = seeds["001-fig5"]["lines"], seeds["001-fig3"]["bars"], seeds["001-fig7"]["bars"]
     (_, windows), (_, shared) = (seeds["002-fig1.6"]["lines"][way][0] for way in ("SMARTMAP", "shared memory"))
@@ -259,14 +259,14 @@ def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
         ("001-fig5", 0): rate("hpmmap-dirty", lines["standard"][0][1])
         | rate("hpmmap-reuse", lines["page reuse"][0][1]),
         ("001-fig7", 0): rate("thp", reuse["huge pages"]) | rate("hpmmap-reuse", reuse["with reuse"]),
-        **{("001-table1", n): small for n in range(3)},
+        **{("001-table1", n): small for n in range(5)},
         ("001-table2", 0): small | row("miniamr", "jemalloc-thp", "001-table2", "jemalloc"),
         ("001-table2", 1): small | row("miniamr", "glibc-thp", "001-table2", "glibc"),
         ("001-table2", 2): small | row("miniamr", "tcmalloc-thp", "001-table2", "tcmalloc"),
-        ("001-table3", 0): row("miniamr", "jemalloc-hpmmap", "001-table3", "huge jemalloc")
-        | row("miniamr", "hpmmap-jemalloc-hpmmap", "001-table3", "huge jemalloc reuse"),
-        ("001-table4", 0): row("minihydro", "jemalloc-hpmmap", "001-table4", "huge custom")
-        | row("minihydro", "hpmmap-jemalloc-hpmmap", "001-table4", "huge custom reuse"),
+        ("001-table3", 0): row("miniamr", seed_001.LOWMEM, "001-table3", "huge MPC-lowmem")
+        | row("miniamr", seed_001.REUSE, "001-table3", "huge MPC-lowmem reuse"),
+        ("001-table4", 0): row("minihydro", seed_001.LOWMEM, "001-table4", "huge custom")
+        | row("minihydro", seed_001.REUSE, "001-table4", "huge custom reuse"),
         ("002-fig1.4", 1): {seed_002._put("kernel", 8): puts["default"], seed_002._put("shmem", 8): puts["SMARTMAP"]},
         ("002-fig1.6", 0): {
             seed_002._message(2, "rate", 64, "registered:xpmem"): 1 / windows,
@@ -318,13 +318,16 @@ def megabyte(pattern: str, registered: float, **native: float) -> dict[str, floa
         (("000-fig6", 2), counts("minicg", 100, 120) | counts("minife", 100, 101)),
         (("000-fig6", 3), kinds("minimd", "max", 15000, 17000)),
         (("000-fig6", 4), kinds("minihydro", "max", 15000, 17000)),
-        (("001-table1", 0), allocators("miniamr", "system", jemalloc_4k=81, glibc_4k=79)),
-        (("001-table1", 1), allocators("miniamr", "mb", jemalloc_4k=43, glibc_4k=44)),
+        (("001-table1", 0), allocators("miniamr", "system", lowmem_4k=81, glibc_4k=80, jemalloc_4k=49, tcmalloc_4k=41)),
+        (("001-table1", 1), allocators("miniamr", "mb", lowmem_4k=45, tcmalloc_4k=49)),
+        (("001-table1", 2), allocators("miniamr", "system", jemalloc_4k=81, glibc_4k=79)),
+        (("001-table1", 3), allocators("miniamr", "mb", jemalloc_4k=43, glibc_4k=44)),
+        (("001-table1", 4), allocators("miniamr", "system", tcmalloc_4k=75, glibc_4k=80, jemalloc_4k=79)),
         (("001-table2", 1), allocators("miniamr", "mb", glibc_4k=43, glibc_thp=44)),
         # Reuse saves nothing of nothing, and little is no saving.
-        (("001-table3", 0), allocators("miniamr", "system", jemalloc_hpmmap=0, hpmmap_jemalloc_hpmmap=0)),
-        (("001-table3", 0), allocators("miniamr", "system", jemalloc_hpmmap=3, hpmmap_jemalloc_hpmmap=1)),
-        (("001-table4", 0), allocators("minihydro", "system", jemalloc_hpmmap=3, hpmmap_jemalloc_hpmmap=1)),
+        (("001-table3", 0), allocators("miniamr", "system", lowmem_hpmmap=0, hpmmap_lowmem_hpmmap=0)),
+        (("001-table3", 0), allocators("miniamr", "system", lowmem_hpmmap=3, hpmmap_lowmem_hpmmap=1)),
+        (("001-table4", 0), allocators("minihydro", "system", lowmem_hpmmap=3, hpmmap_lowmem_hpmmap=1)),
         # Natively the best is a window.
         (("003-fig6", 2), megabyte("bcast", 324, copied=800, cma=770, xpmem=300)),
         (("003-fig6", 3), megabyte("allreduce", 1689, copied=2800, cma=2701, xpmem=1500)),

@@ -575,6 +575,22 @@ static void keys_that_are_free(void)
 	unmap(to, MB(4));
 }
 
+/* Linux's before ours: all of it moves, or nothing. */
+static void moves_as_a_whole(void)
+{
+	char *p = map_filled(MB(8), 0), *to = free_range(MB(8)), *at;
+
+	CHECK_OK(madvise(p, MB(2), MADV_WIPEONFORK));
+	CHECK_OK(madvise(p, MB(2), MADV_KEEPONFORK));
+	at = mremap(p, MB(8), MB(8), MREMAP_MAYMOVE | MREMAP_FIXED, to);
+	if (at == MAP_FAILED) {
+		CHECK(errno == EFAULT);
+		at = p;
+	}
+	verify(at, MB(8), 5, 0);
+	unmap(at, MB(8));
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -596,6 +612,7 @@ int main(void)
 		T(old_length_zero),
 		T(realloc_patterns),
 		T(keys_that_are_free),
+		T(moves_as_a_whole),
 	};
 
 	return RUN_GROUP("sem_mremap", tests);
