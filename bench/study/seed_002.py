@@ -231,6 +231,7 @@ SECTIONS = (
                 "With many context switches KVM's shadow paging, which caches, is on par with nested paging (within 10 %).",
                 f"{_vm('switches', '4k', 'shadow', '4k')} >= 0.9 * {_vm('switches', '4k', 'nested', '4k')} and "
                 f"{_vm('switches', '4k', 'shadow', '4k')} <= 1.1 * {_vm('switches', '4k', 'nested', '4k')}",
+                "each switch is an exit here, which the cache does not save",
             ),
             Claim(
                 "The caching of Palacios costs a third more than nested paging.",
