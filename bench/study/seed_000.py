@@ -60,8 +60,8 @@ SECTIONS = (
             Claim(
                 "Beside a build a fault of 2 MB costs nearly twice as much (here: at least 1.5 times in the mean).",
                 f"{_thp('build', '2m', 'mean')} >= 1.5 * {_thp('none', '2m', 'mean')}",
-                "a fault executes the same instructions beside a build; what the build takes is memory bandwidth, caches and "
-                "locks, which only CPUs that run at once have",
+                "of so few faults the build interrupted hardly one; else a fault executes the same instructions beside it, "
+                "and bandwidth, caches and locks are shared only by CPUs that run at once",
             ),
             Claim(
                 "Alone a fault that waits for a merge costs roughly 1,000 times what others of 4 KB cost (here: 300 to 3,000 times).",
