@@ -266,6 +266,10 @@ SECTIONS = (
             ),
             Claim("Pages of 4 KB: it saves 37 % of it, and 12 % of the runtime.", metal=NO_SMALL_PAGES),
         ),
-        (_allocator_rows("minihydro", ("glibc-4k", "jemalloc-4k", "lowmem-4k", "glibc-thp", "jemalloc-thp", "lowmem-thp", *POOL)),),
+        (
+            _allocator_rows(
+                "minihydro", ("glibc-4k", "jemalloc-4k", "lowmem-4k", "glibc-thp", "jemalloc-thp", "lowmem-thp", *POOL)
+            ),
+        ),
     ),
 )

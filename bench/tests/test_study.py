@@ -246,8 +246,8 @@ def seeds_numbers() -> dict[tuple[str, int], dict[str, float]]:
 
     small = {
         path: number
-        for name, seeds_name in (*((name, name) for name in ("glibc", "jemalloc", "tcmalloc")), ("lowmem", "MPC-lowmem"))
-        for path, number in row("miniamr", f"{name}-4k", "001-table1", f"A {seeds_name}").items()
+        for name in ("glibc", "jemalloc", "tcmalloc", "MPC-lowmem")
+        for path, number in row("miniamr", f"{name.removeprefix('MPC-')}-4k", "001-table1", f"A {name}").items()
     }
     lines, pages, reuse = seeds["001-fig5"]["lines"], seeds["001-fig3"]["bars"], seeds["001-fig7"]["bars"]
     (_, windows), (_, shared) = (seeds["002-fig1.6"]["lines"][way][0] for way in ("SMARTMAP", "shared memory"))
