@@ -6,6 +6,7 @@
 
 mod cgroup;
 pub mod enter;
+mod lock;
 pub mod machine;
 pub mod quiet;
 mod record;
@@ -16,40 +17,18 @@ mod tasks;
 mod tests;
 pub mod values;
 
-use std::fs::{self, File};
-
 use hpmmap_base::error::{Error, Result};
 use hpmmap_host::Root;
-use nix::fcntl::{FcntlArg, FdFlag, Flock, FlockArg, fcntl};
 
 pub use cgroup::{processes, state};
-use machine::{Cpus, Live, Machine, RECORDS, format_cpus};
+pub use lock::lock;
+use machine::{Cpus, Live, Machine, format_cpus};
 use record::{Host, taken};
 pub use record::{Partition, Phase, all, find, online};
 use values::Refused;
 
 /// The longest name of a partition.
 const MOST_NAME: usize = 32;
-
-/// One command at a time makes or deletes partitions. The lock ends with the process, and with the
-/// programs that it has started: what a killed command has asked systemd for is done before the next
-/// command undoes it.
-pub fn lock(machine: &Live) -> Result<Flock<File>> {
-    machine.prepare()?;
-    let path = machine.root().join(RECORDS).join(".lock");
-    let file = File::create(&path)
-        .map_err(|error| Error::Failed(format!("{}: {error}", path.display())))?;
-    let lock = Flock::lock(file, FlockArg::LockExclusive)
-        .map_err(|(_, errno)| Error::Failed(format!("{}: {}", path.display(), errno.desc())))?;
-    fcntl(&*lock, FcntlArg::F_SETFD(FdFlag::empty())).map_err(std::io::Error::from)?;
-    // Records that a killed command has begun to write.
-    for name in machine.root().entries(RECORDS)? {
-        if name.starts_with(".hpmmap-") {
-            let _ = fs::remove_file(machine.root().join(RECORDS).join(name));
-        }
-    }
-    Ok(lock)
-}
 
 /// A partition to make.
 #[derive(Debug, Clone, Default)]
