@@ -13,7 +13,7 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_base::user_name;
 use hpmmap_host::Root;
 use hpmmap_sys::uapi;
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::socket::{UnixCredentials, getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Uid;
 
 use super::cgroup;
@@ -104,16 +104,21 @@ impl Rank {
 /// Gives memory to the cgroup of a rank: its share, no more and no less.
 pub type Share<'a> = &'a dyn Fn(&Partition, &str, Rank) -> Result<()>;
 
-/// Moves a process into the partition, or into the cgroup of its rank.
-pub fn enter(
+/// Moves a process into the partition with this name, or into the cgroup of its rank. The result of
+/// `lock` is held meanwhile.
+pub fn enter<Lock>(
     machine: &impl Machine,
-    one: &Partition,
+    name: &str,
     process: u32,
     rank: Option<Rank>,
+    lock: impl Fn() -> Result<Lock>,
     share: Share,
-) -> Result<()> {
-    let path = prepare(machine, one, rank, share)?;
-    join(machine, &path, process)
+) -> Result<Partition> {
+    let _lock = lock()?;
+    let one = record::find(machine.root(), name)?;
+    let path = prepare(machine, &one, rank, share)?;
+    join(machine, &path, process)?;
+    Ok(one)
 }
 
 fn join(machine: &impl Machine, path: &str, process: u32) -> Result<()> {
@@ -239,16 +244,26 @@ pub fn ask(one: &Partition, rank: Option<Rank>) -> Result<()> {
 }
 
 /// Serves one request of `ask`: the process at the other end comes into the partition, if it is one
-/// of the partition's user.
-pub fn serve(machine: &impl Machine, stream: &mut UnixStream, share: Share) -> Result<()> {
-    let answer = match serve_one(machine, stream, share) {
+/// of the partition's user. The result of `lock` is held meanwhile.
+pub fn serve<Lock>(
+    machine: &impl Machine,
+    stream: &mut UnixStream,
+    lock: impl Fn() -> Result<Lock>,
+    share: Share,
+) -> Result<()> {
+    let answer = match serve_one(machine, stream, lock, share) {
         Ok(()) => "ok".to_string(),
         Err(error) => error.to_string(),
     };
     Ok(stream.write_all(format!("{answer}\n").as_bytes())?)
 }
 
-fn serve_one(machine: &impl Machine, stream: &UnixStream, share: Share) -> Result<()> {
+fn serve_one<Lock>(
+    machine: &impl Machine,
+    stream: &UnixStream,
+    lock: impl Fn() -> Result<Lock>,
+    share: Share,
+) -> Result<()> {
     let peer = getsockopt(&stream.as_fd(), PeerCredentials).map_err(std::io::Error::from)?;
     stream.set_read_timeout(Some(Duration::from_secs(SECONDS)))?;
     let mut line = String::new();
@@ -262,30 +277,37 @@ fn serve_one(machine: &impl Machine, stream: &UnixStream, share: Share) -> Resul
         },
         _ => return Err(Error::Usage(format!("'{}' is no request", line.trim()))),
     };
-    let one = record::find(machine.root(), name)?;
-    let is_one = |uid| uid == 0 || Some(uid) == one.user;
-    let check = || {
-        let status = machine.root().read(format!("proc/{}/status", peer.pid()))?;
-        let owner = status
-            .lines()
-            .find_map(|line| line.strip_prefix("Uid:"))
-            .and_then(|uids| uids.split_whitespace().nth(1)?.parse().ok());
-        if is_one(peer.uid()) && owner == Some(peer.uid()) {
-            return Ok(());
-        }
-        Err(Error::NoPermission {
-            what: format!("to run in partition '{name}'"),
-            hint: one.user.map_or_else(
-                || "only root may".into(),
-                |user| format!("only {} and root may", user_name(user)),
-            ),
-        })
-    };
-    check()?;
+    let find = || record::find(machine.root(), name);
+    // Whom the partition is not for does not get as far as the lock.
+    check(machine.root(), &find()?, &peer)?;
+    let _lock = lock()?;
+    // By now it may be another user's.
+    let one = find()?;
+    check(machine.root(), &one, &peer)?;
     let path = prepare(machine, &one, rank, share)?;
     // The process may have ended meanwhile, and its number be another user's.
-    check()?;
+    check(machine.root(), &one, &peer)?;
     join(machine, &path, peer.pid() as u32)
+}
+
+/// Fails unless the process belongs to the user of the partition, or to root.
+fn check(root: &Root, one: &Partition, peer: &UnixCredentials) -> Result<()> {
+    let status = root.read(format!("proc/{}/status", peer.pid()))?;
+    let owner = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .and_then(|uids| uids.split_whitespace().nth(1)?.parse().ok());
+    let may = peer.uid() == 0 || Some(peer.uid()) == one.user;
+    if may && owner == Some(peer.uid()) {
+        return Ok(());
+    }
+    Err(Error::NoPermission {
+        what: format!("to run in partition '{}'", one.name),
+        hint: one.user.map_or_else(
+            || "only root may".into(),
+            |user| format!("only {} and root may", user_name(user)),
+        ),
+    })
 }
 
 #[cfg(test)]

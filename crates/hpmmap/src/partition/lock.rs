@@ -15,7 +15,10 @@ use super::machine::{Live, Machine, RECORDS};
 
 /// The name of the lock; no partition has a dot in its name.
 const LOCK: &str = ".lock";
-/// The longest wait for it.
+/// Where processes that come in wait for each other: only one of them stands in the way of other
+/// commands, however many a user starts.
+const ENTRY: &str = ".enter";
+/// The longest wait for each.
 const WAIT: Duration = Duration::from_secs(30);
 
 /// One command at a time makes or deletes partitions. The lock ends with the process, and with the
@@ -23,9 +26,21 @@ const WAIT: Duration = Duration::from_secs(30);
 /// command undoes it.
 pub fn lock(machine: &Live) -> Result<Flock<File>> {
     machine.prepare()?;
+    let lock = take_shared(machine)?;
+    machine.forget_unfinished()?;
+    Ok(lock)
+}
+
+/// The locks for a process that comes in: its partition stays what it is meanwhile.
+pub fn lock_entry(machine: &Live) -> Result<(Flock<File>, Flock<File>)> {
+    let turn = take(machine, ENTRY, WAIT)?;
+    Ok((take_shared(machine)?, turn))
+}
+
+/// Takes the lock, which programs that this process starts have, too.
+fn take_shared(machine: &Live) -> Result<Flock<File>> {
     let lock = take(machine, LOCK, WAIT)?;
     fcntl(&*lock, FcntlArg::F_SETFD(FdFlag::empty())).map_err(std::io::Error::from)?;
-    machine.forget_unfinished()?;
     Ok(lock)
 }
 

@@ -21,7 +21,7 @@ use hpmmap_base::error::{Error, Result};
 use hpmmap_host::Root;
 
 pub use cgroup::{processes, state};
-pub use lock::lock;
+pub use lock::{lock, lock_entry};
 use machine::{Cpus, Live, Machine, format_cpus};
 use record::{Host, taken};
 pub use record::{Partition, Phase, all, find, online};

@@ -25,6 +25,10 @@ fn none(_: &Partition) -> Result<()> {
     Ok(())
 }
 
+fn unlocked() -> Result<()> {
+    Ok(())
+}
+
 fn made(machine: &Simulated, request: &Request) -> Result<Partition> {
     create(machine, request, &none).map(|(one, _)| one)
 }
@@ -511,7 +515,8 @@ fn a_cgroup_that_cannot_be_adopted_is_told_why() {
     );
     let machine = with_a_job("2-3");
     let one = made(&machine, &of_job()).unwrap();
-    let error = enter::enter(&machine, &one, 77, None, &|_, _, _| Ok(())).unwrap_err();
+    let error = enter::enter(&machine, &one.name, 77, None, unlocked, &|_, _, _| Ok(()));
+    let error = error.unwrap_err();
     has(error.to_string(), "whose owner starts its programs");
 }
 
@@ -551,7 +556,7 @@ fn a_process_that_asks_is_moved_if_it_is_of_the_user() {
             .write(&format!("proc/{process}/status"), &status);
         let (mut asker, mut server) = UnixStream::pair().unwrap();
         asker.write_all(line.as_bytes()).unwrap();
-        enter::serve(&machine, &mut server, &|_, _, _| Ok(())).unwrap();
+        enter::serve(&machine, &mut server, unlocked, &|_, _, _| Ok(())).unwrap();
         drop(server);
         let mut answer = String::new();
         asker.read_to_string(&mut answer).unwrap();
@@ -610,12 +615,28 @@ fn a_number_may_be_another_users_by_the_time_of_the_move() {
         is_of(own + 1);
         Ok(())
     };
-    enter::serve(&machine, &mut server, &share).unwrap();
+    enter::serve(&machine, &mut server, unlocked, &share).unwrap();
     drop(server);
     let mut answer = String::new();
     asker.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("no permission"), "{answer}");
     let procs = format!("{}/rank_0/cgroup.procs", one.cgroup);
+    assert_eq!(machine.root.read(procs).unwrap(), "");
+    // The partition itself may be another one, or go, by the time of the lock.
+    is_of(own);
+    let (mut asker, mut server) = UnixStream::pair().unwrap();
+    asker.write_all(b"a\n").unwrap();
+    let goes = Partition {
+        phase: Phase::Deleting,
+        ..one.clone()
+    };
+    let lock = || goes.save(&machine);
+    enter::serve(&machine, &mut server, lock, &|_, _, _| Ok(())).unwrap();
+    drop(server);
+    answer.clear();
+    asker.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("is not ready"), "{answer}");
+    let procs = format!("{}/tasks/cgroup.procs", one.cgroup);
     assert_eq!(machine.root.read(procs).unwrap(), "");
 }
 
@@ -633,8 +654,17 @@ fn ranks_have_cgroups_of_their_own() {
         shares.borrow_mut().push((cgroup.to_string(), rank));
         Ok(())
     };
-    enter(&machine, &one, 77, None, &share).unwrap();
-    let rank = |index, of| enter(&machine, &one, 78, Some(Rank { index, of }), &share);
+    enter(&machine, "a", 77, None, unlocked, &share).unwrap();
+    let rank = |index, of| {
+        enter(
+            &machine,
+            "a",
+            78,
+            Some(Rank { index, of }),
+            unlocked,
+            &share,
+        )
+    };
     rank(1, 2).unwrap();
     let value = |path: &str| machine.root.read(format!("{}/{path}", one.cgroup)).unwrap();
     assert_eq!(value("tasks/cgroup.procs"), "77");
@@ -654,7 +684,8 @@ fn ranks_have_cgroups_of_their_own() {
         phase: Phase::Making,
         ..one.clone()
     };
-    let error = enter(&machine, &half, 77, None, &share)
+    half.save(&machine).unwrap();
+    let error = enter(&machine, "a", 77, None, unlocked, &share)
         .unwrap_err()
         .to_string();
     assert!(error.contains("is not ready"), "{error}");

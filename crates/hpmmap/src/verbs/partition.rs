@@ -383,17 +383,18 @@ pub fn enter(root: &Root, args: &RunArgs) -> Result<Option<Partition>> {
     match Uid::effective().is_root() {
         true => {
             let machine = Live::default();
+            let lock = || partition::lock_entry(&machine);
             let share = |one: &Partition, cgroup: &str, rank| share(&machine, one, cgroup, rank);
-            enter::enter(&machine, &one, std::process::id(), rank, &share)?;
+            enter::enter(&machine, name, std::process::id(), rank, lock, &share).map(Some)
         }
-        false => enter::ask(&one, rank)?,
+        false => enter::ask(&one, rank).map(|()| Some(one)),
     }
-    Ok(Some(one))
 }
 
 fn serve() -> Result<()> {
     let machine = Live::default();
     let mut stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let lock = || partition::lock_entry(&machine);
     let share = |one: &Partition, cgroup: &str, rank| share(&machine, one, cgroup, rank);
-    enter::serve(&machine, &mut stream, &share)
+    enter::serve(&machine, &mut stream, lock, &share)
 }
