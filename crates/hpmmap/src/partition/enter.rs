@@ -10,8 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use hpmmap_base::error::{Error, Result};
+use hpmmap_base::size::short;
 use hpmmap_base::user_name;
-use hpmmap_host::Root;
+use hpmmap_host::{Root, number_list};
 use hpmmap_sys::uapi;
 use nix::sys::socket::{UnixCredentials, getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Uid;
@@ -99,6 +100,31 @@ impl Rank {
         };
         nodes.iter().filter_map(part).collect()
     }
+
+    /// The same, if the memory that `others` have leaves that much of each NUMA node.
+    pub fn share(self, nodes: &[(u32, u64)], others: &[(u32, u64)]) -> Result<Vec<(u32, u64)>> {
+        let of_node = |all: &[(u32, u64)], node| -> u64 {
+            let here = all.iter().filter(|one| one.0 == node);
+            here.map(|one| one.1).sum()
+        };
+        let parts = self.memory(nodes);
+        for &(node, bytes) in &parts {
+            let (has, taken) = (of_node(nodes, node), of_node(others, node));
+            if bytes > has.saturating_sub(taken) {
+                return Err(Error::Failed(format!(
+                    "--per-core: rank {} of {} cannot have {} of NUMA node {node}: the partition \
+                     has {} there, and other ranks that still run have {} of that: wait until they \
+                     end",
+                    self.index,
+                    self.of,
+                    short(bytes),
+                    short(has),
+                    short(taken)
+                )));
+            }
+        }
+        Ok(parts)
+    }
 }
 
 /// Gives memory to the cgroup of a rank: its share, no more and no less.
@@ -116,20 +142,23 @@ pub fn enter<Lock>(
 ) -> Result<Partition> {
     let _lock = lock()?;
     let one = record::find(machine.root(), name)?;
-    let path = prepare(machine, &one, rank, share)?;
+    let path = prepare(machine, &one, process, rank, share)?;
     join(machine, &path, process)?;
     Ok(one)
 }
 
 fn join(machine: &impl Machine, path: &str, process: u32) -> Result<()> {
-    let procs = format!("{path}/cgroup.procs");
-    write(machine, &procs, &process.to_string())
+    let path = format!("{path}/cgroup.procs");
+    machine
+        .write(&path, &process.to_string())
+        .map_err(|error| Error::Failed(format!("cannot write '{process}' to /{path}: {error}")))
 }
 
 /// The cgroup for a process, which is made if need be.
 fn prepare(
     machine: &impl Machine,
     one: &Partition,
+    process: u32,
     rank: Option<Rank>,
     share: Share,
 ) -> Result<String> {
@@ -152,30 +181,34 @@ fn prepare(
         None => cgroup::child(machine, one, &one.tasks()),
         Some(rank) => {
             let cpus = rank.part(&nearest(machine.root(), &one.cpus))?;
-            let path = cgroup::child(machine, one, &format!("rank_{}", rank.index))?;
-            let procs = machine.root().read(format!("{path}/cgroup.procs"))?;
-            if !procs.is_empty() {
+            let path = cgroup::rank(one, rank.index);
+            let mut others = cgroup::processes_in(machine.root(), path.as_ref());
+            // It may ask again.
+            others.retain(|other| *other != process);
+            if !others.is_empty() {
                 return Err(Error::Failed(format!(
                     "--per-core: rank {} of partition '{}' has processes already ({}): wait until \
                      they end",
                     rank.index,
                     one.name,
-                    procs.replace('\n', ", ")
+                    number_list::format(&others)
                 )));
             }
-            write(machine, &format!("{path}/cpuset.cpus"), &format_cpus(&cpus))?;
+            let name = format!("rank_{}", rank.index);
+            cgroup::child(machine, one, &name)?;
+            cgroup::set(
+                machine,
+                one,
+                &format!("{name}/cpuset.cpus"),
+                &format_cpus(&cpus),
+            )?;
             if one.memory_bytes > 0 {
+                cgroup::remove_ended_ranks(machine, one, &path);
                 share(one, &path, rank)?;
             }
             Ok(path)
         }
     }
-}
-
-fn write(machine: &impl Machine, path: &str, text: &str) -> Result<()> {
-    machine
-        .write(path, text)
-        .map_err(|error| Error::Failed(format!("cannot write '{text}' to /{path}: {error}")))
 }
 
 /// CPUs so that those of a core, of a cache and of a NUMA node follow each other.
@@ -284,10 +317,11 @@ fn serve_one<Lock>(
     // By now it may be another user's.
     let one = find()?;
     check(machine.root(), &one, &peer)?;
-    let path = prepare(machine, &one, rank, share)?;
+    let process = peer.pid() as u32;
+    let path = prepare(machine, &one, process, rank, share)?;
     // The process may have ended meanwhile, and its number be another user's.
     check(machine.root(), &one, &peer)?;
-    join(machine, &path, peer.pid() as u32)
+    join(machine, &path, process)
 }
 
 /// Fails unless the process belongs to the user of the partition, or to root.
@@ -370,6 +404,27 @@ mod tests {
         // 48 blocks for 5 ranks are 9 for each.
         assert_eq!(part(3, 5), [(1, 10 * MB), (0, 8 * MB)]);
         assert_eq!(part(49, 50), []);
+    }
+
+    #[test]
+    fn ranks_have_no_more_together_than_the_partition() {
+        const MB: u64 = 1 << 20;
+        let share = |index, of, others: &[(u32, u64)]| {
+            let nodes = [(1, 64 * MB), (0, 32 * MB)];
+            Rank { index, of }.share(&nodes, others)
+        };
+        let all_others = [(1, 32 * MB), (1, 32 * MB)];
+        assert_eq!(share(2, 3, &all_others).unwrap(), [(0, 32 * MB)]);
+        assert!(share(0, 3, &all_others).is_err());
+        // What was promised to one of 3 is still kept for it.
+        let error = share(0, 1, &[(1, 32 * MB)]).unwrap_err().to_string();
+        assert!(
+            error.contains("cannot have 64M of NUMA node 1: the partition has 64M there"),
+            "{error}"
+        );
+        assert!(error.contains("have 32M of that"), "{error}");
+        // More than all, as an administrator may promise by hand.
+        assert!(share(0, 3, &[(1, 96 * MB)]).is_err());
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub mod values;
 use hpmmap_base::error::{Error, Result};
 use hpmmap_host::Root;
 
-pub use cgroup::{processes, state};
+pub use cgroup::{processes, ranks, state};
 pub use lock::{lock, lock_entry};
 use machine::{Cpus, Live, Machine, format_cpus};
 use record::{Host, taken};

@@ -577,6 +577,10 @@ fn a_process_that_asks_is_moved_if_it_is_of_the_user() {
     assert_eq!(procs("tasks"), process.to_string());
     assert_eq!(asked(own, "a 1 2\n"), "ok\n");
     assert_eq!(procs("rank_1"), process.to_string());
+    // The answer may have been lost.
+    assert_eq!(asked(own, "a 1 2\n"), "ok\n");
+    let other = format!("{}/rank_1/cgroup.procs", one.cgroup);
+    machine.fixture.write(&other, "1\n");
     for (line, words) in [
         ("a 1 2\n", "has processes already"),
         ("a 2 2\n", "has no CPU of its own"),
@@ -655,17 +659,11 @@ fn ranks_have_cgroups_of_their_own() {
         Ok(())
     };
     enter(&machine, "a", 77, None, unlocked, &share).unwrap();
-    let rank = |index, of| {
-        enter(
-            &machine,
-            "a",
-            78,
-            Some(Rank { index, of }),
-            unlocked,
-            &share,
-        )
+    let rank = |process, index, of| {
+        let rank = Some(Rank { index, of });
+        enter(&machine, "a", process, rank, unlocked, &share)
     };
-    rank(1, 2).unwrap();
+    rank(78, 1, 2).unwrap();
     let value = |path: &str| machine.root.read(format!("{}/{path}", one.cgroup)).unwrap();
     assert_eq!(value("tasks/cgroup.procs"), "77");
     assert_eq!(value("rank_1/cgroup.procs"), "78");
@@ -674,12 +672,14 @@ fn ranks_have_cgroups_of_their_own() {
         *shares.borrow(),
         [(format!("{}/rank_1", one.cgroup), Rank { index: 1, of: 2 })]
     );
-    let error = rank(1, 4).unwrap_err().to_string();
+    let error = rank(79, 1, 4).unwrap_err().to_string();
     assert!(
         error.contains("rank 1 of partition 'a' has processes already (78)"),
         "{error}"
     );
-    assert!(rank(4, 5).is_err());
+    assert!(rank(79, 4, 5).is_err());
+    // One that has had no answer asks again.
+    rank(78, 1, 2).unwrap();
     let half = Partition {
         phase: Phase::Making,
         ..one.clone()
@@ -689,6 +689,51 @@ fn ranks_have_cgroups_of_their_own() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("is not ready"), "{error}");
+}
+
+#[test]
+fn ranks_that_have_ended_keep_nothing_from_the_next_launch() {
+    use super::enter::{Rank, enter};
+    let machine = Simulated::new(Kernel::V6_12);
+    let with_memory = Request {
+        memory_bytes: 8 << 20,
+        ..request("a", "2-5")
+    };
+    let one = made(&machine, &with_memory).unwrap();
+    let left = RefCell::new(Vec::new());
+    let share = |one: &Partition, cgroup: &str, _| {
+        let others = ranks(&machine.root, one).into_iter();
+        *left.borrow_mut() = others.filter(|other| other != cgroup).collect();
+        Ok(())
+    };
+    let rank = |process, index, of| {
+        let rank = Some(Rank { index, of });
+        enter(&machine, "a", process, rank, unlocked, &share)
+    };
+    let procs = |dir: &str, text: &str| {
+        let path = format!("{}/{dir}/cgroup.procs", one.cgroup);
+        machine.fixture.write(&path, text);
+    };
+    for index in 0..4 {
+        rank(80 + index as u32, index, 4).unwrap();
+    }
+    assert_eq!(left.borrow().len(), 3);
+    // Two have ended; a process of a third is in a cgroup that its user has made.
+    machine.make_cgroup(&format!("{}/rank_3/inner", one.cgroup));
+    procs("rank_3/inner", "83\n");
+    for dir in ["rank_0", "rank_1", "rank_3"] {
+        procs(dir, "");
+    }
+    rank(84, 0, 2).unwrap();
+    let dirs = |all: &[usize]| -> Vec<String> {
+        let path = |index| format!("{}/rank_{index}", one.cgroup);
+        all.iter().map(path).collect()
+    };
+    assert_eq!(*left.borrow(), dirs(&[2, 3]));
+    assert!(rank(85, 3, 4).is_err());
+    procs("rank_3/inner", "");
+    rank(85, 1, 2).unwrap();
+    assert_eq!(*left.borrow(), dirs(&[0, 2]));
 }
 
 #[test]
