@@ -4,10 +4,12 @@
 //! from and goes to have in common: for a login and a partition that is the root, which is root's.
 //! So root moves processes, and for the user of a partition hpmmap-partition.socket does.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use hpmmap_base::error::{Error, Result};
 use hpmmap_base::size::short;
@@ -23,9 +25,15 @@ use super::record::{self, Partition, Phase};
 
 /// Where the service listens.
 const SOCKET: &str = "/run/hpmmap/partition.socket";
-const SECONDS: u64 = 30;
+/// The longest wait for its answer: it runs for 90 seconds at most.
+const ANSWER: Duration = Duration::from_secs(100);
+/// How long it is asked again if it ends without an answer.
+const AGAIN: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long the service waits for a request, which is sent at once.
+const REQUEST: Duration = Duration::from_secs(2);
 /// The longest request, a name and two numbers.
-const MOST_REQUEST: u64 = 256;
+const MOST_REQUEST: usize = 256;
 
 /// One of the ranks of this host, which has its part of the CPUs and of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,17 +264,14 @@ pub fn ask(one: &Partition, rank: Option<Rank>) -> Result<()> {
             )));
         }
     }
-    let mut stream = UnixStream::connect(SOCKET).map_err(|error| {
+    let rank = rank.map_or(String::new(), |Rank { index, of }| format!(" {index} {of}"));
+    let request = format!("{}{rank}\n", one.name);
+    let answer = answer(SOCKET.as_ref(), &request).map_err(|error| {
         refused(&format!(
             "the kernel lets only root move a process there, and {SOCKET} does not answer \
              ({error}): systemctl enable --now hpmmap-partition.socket"
         ))
     })?;
-    stream.set_read_timeout(Some(Duration::from_secs(SECONDS)))?;
-    let rank = rank.map_or(String::new(), |Rank { index, of }| format!(" {index} {of}"));
-    stream.write_all(format!("{}{rank}\n", one.name).as_bytes())?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer)?;
     match answer.trim_end() {
         "ok" => Ok(()),
         "" => Err(refused(
@@ -274,6 +279,35 @@ pub fn ask(one: &Partition, rank: Option<Rank>) -> Result<()> {
         )),
         why => Err(Error::Failed(why.to_string())),
     }
+}
+
+/// The answer to a request, which is empty if there is none. systemd drops connections beyond
+/// MaxConnections, so it is tried again: to be moved twice does no harm.
+fn answer(socket: &Path, request: &str) -> io::Result<String> {
+    let start = Instant::now();
+    loop {
+        let answer = answer_once(socket, request);
+        let is_dropped = match &answer {
+            Ok(answer) => answer.is_empty(),
+            Err(error) => matches!(
+                error.kind(),
+                ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+            ),
+        };
+        if !is_dropped || start.elapsed() >= AGAIN {
+            return answer;
+        }
+        sleep(PAUSE);
+    }
+}
+
+fn answer_once(socket: &Path, request: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    Ok(answer)
 }
 
 /// Serves one request of `ask`: the process at the other end comes into the partition, if it is one
@@ -298,9 +332,16 @@ fn serve_one<Lock>(
     share: Share,
 ) -> Result<()> {
     let peer = getsockopt(&stream.as_fd(), PeerCredentials).map_err(std::io::Error::from)?;
-    stream.set_read_timeout(Some(Duration::from_secs(SECONDS)))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(MOST_REQUEST)).read_line(&mut line)?;
+    stream.set_read_timeout(Some(REQUEST))?;
+    let mut line = [0; MOST_REQUEST];
+    // Who sends a request in parts, or none, keeps others waiting.
+    let length = (&mut &*stream).read(&mut line).map_err(|error| {
+        Error::Failed(format!(
+            "no request within {} seconds: {error}",
+            REQUEST.as_secs()
+        ))
+    })?;
+    let line = String::from_utf8_lossy(&line[..length]);
     let words: Vec<&str> = line.split_whitespace().collect();
     let (name, rank) = match words[..] {
         [name] => (name, None),
@@ -346,6 +387,9 @@ fn check(root: &Root, one: &Partition, peer: &UnixCredentials) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
     use super::*;
 
     fn rank(variables: &[(&str, &str)]) -> Result<Rank> {
@@ -391,6 +435,30 @@ mod tests {
         is(&[("PMI_RANK", "2")], 2, 4);
         let error = rank(&[]).unwrap_err().to_string();
         assert!(error.contains("OMPI_COMM_WORLD_LOCAL_RANK"), "{error}");
+    }
+
+    #[test]
+    fn who_is_dropped_asks_again_and_who_is_answered_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = thread::spawn(move || {
+            // As systemd does beyond MaxConnections.
+            drop(listener.accept().unwrap());
+            ["ok\n", "has processes already\n"].map(|text| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; MOST_REQUEST];
+                let length = stream.read(&mut request).unwrap();
+                stream.write_all(text.as_bytes()).unwrap();
+                request[..length].to_vec()
+            })
+        });
+        assert_eq!(answer(&socket, "a 1 2\n").unwrap(), "ok\n");
+        let refused = answer(&socket, "a 3 4\n").unwrap();
+        assert_eq!(refused, "has processes already\n");
+        assert_eq!(server.join().unwrap(), [b"a 1 2\n", b"a 3 4\n"]);
+        let absent = answer(&dir.path().join("none"), "a\n").unwrap_err();
+        assert_eq!(absent.kind(), ErrorKind::NotFound);
     }
 
     #[test]

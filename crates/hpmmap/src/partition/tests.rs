@@ -593,6 +593,13 @@ fn a_process_that_asks_is_moved_if_it_is_of_the_user() {
         assert!(answer.contains(words), "{line}: {answer}");
         assert_eq!(answer.matches('\n').count(), 1, "{answer}");
     }
+    // One that connects and says nothing.
+    let (mut asker, mut server) = UnixStream::pair().unwrap();
+    enter::serve(&machine, &mut server, unlocked, &|_, _, _| Ok(())).unwrap();
+    drop(server);
+    let mut answer = String::new();
+    asker.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("no request within 2 seconds"), "{answer}");
 }
 
 #[test]
