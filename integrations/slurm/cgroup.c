@@ -101,6 +101,25 @@ bool read_of_cgroup(int cgroup, const char *name, char *text, size_t room)
 	return length >= 0;
 }
 
+/* The path of the job's cgroup below the scope of node's slurmd, or of one without a name. */
+static void job_cgroup_path(char *path, size_t room, uint32_t job, const char *node)
+{
+	snprintf(path, room, CGROUPS SLICE "%s%s" SCOPE "/job_%u", node ? node : "", node ? "_" : "", job);
+}
+
+int find_job_cgroup(uint32_t job, const char *node)
+{
+	char path[512];
+	int cgroup;
+
+	job_cgroup_path(path, sizeof(path), job, NULL);
+	cgroup = open_cgroup(path);
+	if (cgroup >= 0 || !node)
+		return cgroup;
+	job_cgroup_path(path, sizeof(path), job, node);
+	return open_cgroup(path);
+}
+
 static int remove_empty(const char *path, const struct stat *stat, int kind, struct FTW *where)
 {
 	(void)stat;
@@ -116,8 +135,7 @@ void remove_job_cgroup(uint32_t job, const char *node)
 	char path[512];
 
 	for (int named = 0; named < 1 + !!node; named++) {
-		snprintf(path, sizeof(path), CGROUPS SLICE "%s%s" SCOPE "/job_%u",
-			 named ? node : "", named ? "_" : "", job);
+		job_cgroup_path(path, sizeof(path), job, named ? node : NULL);
 		nftw(path, remove_empty, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 	}
 }

@@ -30,10 +30,13 @@ static int fake_timedjoin(pthread_t thread, const struct timespec *until);
 #define HPMMAP_CONTEXTS_PATH "contexts"
 #define job_cgroup(pid, job, node) fake_job_cgroup(pid, job)
 static int fake_job_cgroup(pid_t pid, uint32_t job);
+#define find_job_cgroup(job, node) fake_find_job_cgroup(job)
+static int fake_find_job_cgroup(uint32_t job);
 #define usleep(time) fake_sleep(time)
 static void fake_sleep(unsigned int microseconds);
 #include "../../integrations/slurm/epilog.c"
 #undef job_cgroup
+#undef find_job_cgroup
 
 /* Of Slurm, which loads the plugin. */
 static char error_said[512];
@@ -590,7 +593,14 @@ static void values_are_found_by_whole_names(void **state)
 
 static void a_process_of_no_job_has_no_cgroup(void **state)
 {
+	char path[128];
+
 	(void)state;
+	job_cgroup_path(path, sizeof(path), 7, NULL);
+	assert_string_equal(path, "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7");
+	job_cgroup_path(path, sizeof(path), 7, "n1");
+	assert_string_equal(path, "/sys/fs/cgroup/system.slice/n1_slurmstepd.scope/job_7");
+	assert_int_equal(find_job_cgroup(4000000000u, "n1"), -1);
 	assert_int_equal(job_cgroup(getpid(), 4000000000u, NULL), -1);
 	assert_int_equal(job_cgroup(-1, 1, NULL), -1);
 }
@@ -627,7 +637,7 @@ static void a_cgroup_is_of_cgroups_file_system(void **state)
 
 /* A process of the job, or of none; whether we are of it; how long it is until it is gone. */
 static pid_t member;
-static bool is_inside;
+static bool is_inside, has_cgroup;
 static unsigned int sleeps, context_goes, group_goes;
 
 static int fake_job_cgroup(pid_t pid, uint32_t job)
@@ -635,6 +645,11 @@ static int fake_job_cgroup(pid_t pid, uint32_t job)
 	bool is_member = job == 7 && (pid == getpid() ? is_inside : pid == member);
 
 	return is_member ? open("group", O_RDONLY | O_DIRECTORY) : -1;
+}
+
+static int fake_find_job_cgroup(uint32_t job)
+{
+	return job == 7 && has_cgroup ? open("group", O_RDONLY | O_DIRECTORY) : -1;
 }
 
 static void put(const char *path, const char *text)
@@ -677,7 +692,7 @@ static void leave_a_process(void)
 	put("group/cgroup.events", "populated 1\nfrozen 0\n");
 	sleeps = context_goes = group_goes = 0;
 	*error_said = '\0';
-	is_inside = false;
+	is_inside = has_cgroup = false;
 }
 
 /* Whether the child was killed, and all of the group were. */
@@ -719,6 +734,36 @@ static void the_epilog_waits_for_what_it_kills(void **state)
 	assert_int_equal(sleeps, 100);
 	assert_non_null(strstr(error_said, "still there"));
 	forget_it(false, true);
+}
+
+/* A process without pool memory keeps the cgroup, and with it the promise. */
+static void the_epilog_empties_the_cgroup_of_the_job(void **state)
+{
+	(void)state;
+	leave_a_process();
+	has_cgroup = true;
+	put("contexts", "");
+	group_goes = 12;
+	slurm_spank_job_epilog(NULL, 0, NULL);
+	assert_int_equal(sleeps, 12);
+	assert_non_null(strstr(error_said, "left in its cgroup: killed"));
+	forget_it(false, true);
+	/* A slurmstepd goes by itself. */
+	leave_a_process();
+	has_cgroup = true;
+	put("contexts", "");
+	group_goes = 3;
+	slurm_spank_job_epilog(NULL, 0, NULL);
+	assert_int_equal(sleeps, 3);
+	assert_string_equal(error_said, "");
+	forget_it(false, false);
+	/* The epilog's own one is not touched. */
+	leave_a_process();
+	is_inside = has_cgroup = true;
+	put("contexts", "");
+	slurm_spank_job_epilog(NULL, 0, NULL);
+	assert_int_equal(sleeps, 0);
+	forget_it(false, false);
 }
 
 /* With RunInJob; its slurmstepd is in the group, too. */
@@ -849,6 +894,7 @@ int main(void)
 		cmocka_unit_test(a_process_of_no_job_has_no_cgroup),
 		cmocka_unit_test(a_cgroup_is_of_cgroups_file_system),
 		cmocka_unit_test(the_epilog_waits_for_what_it_kills),
+		cmocka_unit_test(the_epilog_empties_the_cgroup_of_the_job),
 		cmocka_unit_test(the_epilog_does_not_kill_itself),
 		cmocka_unit_test(a_process_of_another_job_is_not_killed),
 		cmocka_unit_test(the_command_tells_why_not),
