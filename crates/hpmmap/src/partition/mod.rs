@@ -25,6 +25,7 @@ pub use lock::{lock, lock_entry};
 use machine::{Cpus, Live, Machine, format_cpus};
 use record::{Host, taken};
 pub use record::{Partition, Phase, all, find, online};
+use tasks::Last;
 use values::Refused;
 
 /// The longest name of a partition.
@@ -167,7 +168,7 @@ pub fn create(
     partitions.push(one.clone());
     let made = one.save(machine).and_then(|()| {
         let mut host = Host::load(root)?;
-        tasks::record(root, &mut host, &before)?;
+        tasks::record(root, &mut host, &before, Last::Anybody)?;
         host.save(machine)?;
         let refused = values::grant(machine, &mut host, &partitions)?;
         for path in one.files_above() {
@@ -238,11 +239,13 @@ fn undo(machine: &impl Machine, one: &Partition) -> Result<Vec<Refused>> {
     let mut host = Host::load(root)?;
     let mut others = all(root)?;
     if one.phase == Phase::Ready {
-        // Later, or with the cgroup, the kernel may have set affinities anew.
-        if !cgroup::is_ended(root, one) {
-            tasks::record(root, &mut host, &taken(&others))?;
-            host.save(machine)?;
-        }
+        // In later phases the kernel may have set affinities anew.
+        let last = match cgroup::is_ended(root, one) {
+            true => Last::Kernel,
+            false => Last::Anybody,
+        };
+        tasks::record(root, &mut host, &taken(&others), last)?;
+        host.save(machine)?;
         let deleting = Partition {
             phase: Phase::Deleting,
             ..one.clone()
@@ -269,8 +272,21 @@ pub fn refresh() -> Result<()> {
     }
     let machine = Live::default();
     let _lock = lock(&machine)?;
-    let partitions = recover(&machine)?;
-    let mut host = Host::load(&root)?;
-    tasks::settle(&machine, &mut host, &taken(&partitions))?;
-    values::settle(&machine, &mut host, &partitions).map(|_| ())
+    settle(&machine)
+}
+
+fn settle(machine: &impl Machine) -> Result<()> {
+    let root = machine.root();
+    let partitions = recover(machine)?;
+    if partitions.is_empty() {
+        return Ok(());
+    }
+    let mut host = Host::load(root)?;
+    // Beside one that cannot be undone the kernel may have set affinities anew.
+    if partitions.iter().all(|one| one.phase == Phase::Ready) {
+        tasks::record(root, &mut host, &taken(&partitions), Last::Anybody)?;
+        host.save(machine)?;
+    }
+    tasks::settle(machine, &mut host, &taken(&partitions))?;
+    values::settle(machine, &mut host, &partitions).map(|_| ())
 }

@@ -467,6 +467,31 @@ fn an_adopted_cgroup_may_end_at_any_time() {
 }
 
 #[test]
+fn affinities_that_tasks_have_set_meanwhile_stay() {
+    let cpus = |machine: &Simulated, task| format_cpus(&machine.cpus(task));
+    for machine in machines() {
+        made(&machine, &request("a", "2-3")).unwrap();
+        machine.set_affinity(102, &Cpus::from([5])).unwrap();
+        // For a new pool.
+        settle(&machine).unwrap();
+        assert_eq!(cpus(&machine, 102), "5");
+        assert_eq!(cpus(&machine, 4), "4-5");
+        delete(&machine, "a").unwrap();
+        assert_eq!(cpus(&machine, 102), "5");
+    }
+    // The kernel has given the CPUs back, and the thread of a NUMA node all of them.
+    let machine = with_a_job("2-3");
+    let one = made(&machine, &of_job()).unwrap();
+    machine.set_affinity(102, &Cpus::from([5])).unwrap();
+    machine.remove_cgroup(&one.cgroup).unwrap();
+    assert_eq!(cpus(&machine, 4), "0-5");
+    settle(&machine).unwrap();
+    assert!(machine.is_clean());
+    let now = [4, 102, 103].map(|task| cpus(&machine, task));
+    assert_eq!(now, ["2-5", "5", "2"]);
+}
+
+#[test]
 fn a_cgroup_that_cannot_be_adopted_is_told_why() {
     let why = |cpus: &str, change: &dyn Fn(&Simulated)| {
         let machine = with_a_job(cpus);
