@@ -327,7 +327,8 @@ static int limit_error;
 static bool is_late;
 /* What the module can promise, and what it was asked for. */
 static uint64_t promise_room = UINT64_MAX;
-static uint64_t promised;
+static uint64_t promised, promised_before_limit;
+static int promise_error, promised_to;
 
 static int fake_ioctl(int fd, unsigned long request, void *arg)
 {
@@ -336,6 +337,7 @@ static int fake_ioctl(int fd, unsigned long request, void *arg)
 	(void)fd;
 	if (request == HPMMAP_IOC_LIMIT_SET) {
 		limit_given = *(struct hpmmap_limit_set *)arg;
+		promised_before_limit = promised;
 		limits_given++;
 		errno = limit_error;
 		return limit_error ? -1 : 0;
@@ -345,14 +347,15 @@ static int fake_ioctl(int fd, unsigned long request, void *arg)
 		const struct hpmmap_promise *part = (void *)(uintptr_t)set->promises;
 
 		assert_int_equal(set->flags, HPMMAP_LIMIT_F_CGROUP);
-		assert_int_equal(set->cgroup_fd, limit_given.cgroup_fd);
-		assert_int_equal(set->nr, 1);
+		assert_true(set->nr <= 1);
 		assert_int_equal(part->node, -1);
-		set->room_bytes = promise_room;
-		errno = ENOSPC;
-		if (part->bytes > promise_room)
+		promised_to = set->cgroup_fd;
+		errno = promise_error ? promise_error : ENOSPC;
+		if (promise_error || part->bytes > promise_room) {
+			set->room_bytes = promise_room;
 			return -1;
-		promised = part->bytes;
+		}
+		promised = set->nr ? part->bytes : 0;
 		return 0;
 	}
 	assert_int_equal(request, HPMMAP_IOC_LIMIT_LIST);
@@ -371,7 +374,8 @@ static void grant(char *tres)
 	job.tres_per_node = tres;
 	told = &all;
 	limits_given = lines_said = times_asked = times_told = 0;
-	limit_error = 0;
+	limit_error = promise_error = 0;
+	promised = 0;
 	is_late = false;
 }
 
@@ -400,6 +404,9 @@ static void a_job_is_held_to_its_grant(void **state)
 	assert_int_equal(limit_given.flags, HPMMAP_LIMIT_F_CGROUP);
 	assert_int_equal(limit_given.cgroup_fd, 3);
 	assert_int_equal(promised, 4 << 20);
+	assert_int_equal(promised_to, 3);
+	/* The limit is the mark for later steps that the promise is there. */
+	assert_int_equal(promised_before_limit, 4 << 20);
 	assert_int_equal(lines_said, 0);
 	/* What cannot be promised is only a limit. */
 	grant("gres:hpmmap:8M");
@@ -409,12 +416,19 @@ static void a_job_is_held_to_its_grant(void **state)
 	assert_int_equal(promised, 6 << 20);
 	assert_int_equal(lines_said, 1);
 	promise_room = UINT64_MAX;
+	grant("gres:hpmmap:8M");
+	promise_error = ENXIO;
+	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
+	assert_int_equal(limit_given.bytes, 8 << 20);
+	assert_int_equal(lines_said, 1);
 	grant("gres:hpmmap:5M");
 	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
 	/* Not possible: one line, and no more than that. */
 	limit_error = ENOENT;
 	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
 	assert_int_equal(lines_said, 1);
+	assert_int_equal(promised_before_limit, 4 << 20);
+	assert_int_equal(promised, 0);
 	assert_int_equal(hold_to_grant(-1, -1, &some), HELD_SOME);
 	assert_int_equal(lines_said, 2);
 	assert_int_equal(limits_given, 2);
@@ -532,6 +546,15 @@ static void a_limit_that_is_there_stays(void **state)
 	assert_int_equal(hold_cgroup(-1, cgroup, &everybody), HELD_SOME);
 	assert_int_equal(times_asked, 1);
 	assert_int_equal(limit_given.bytes, 32 << 20);
+	/* Another step has been faster: what it has done stays. */
+	limits[1].rule = 32 << 20;
+	limit_error = ENOMEM;
+	assert_int_equal(hold_to_grant(-1, cgroup, &some), HELD_SOME);
+	assert_int_equal(promised, 32 << 20);
+	limits_given = 0;
+	told = NULL;
+	assert_int_equal(hold_to_grant(-1, cgroup, &everybody), HELD_SOME);
+	assert_int_equal(limits_given, 0);
 	nr_limits = 0;
 	assert_true(limit_of(-1, cgroup) == HPMMAP_LIMIT_INHERIT);
 	close(cgroup);
