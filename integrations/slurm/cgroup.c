@@ -101,6 +101,25 @@ bool read_of_cgroup(int cgroup, const char *name, char *text, size_t room)
 	return length >= 0;
 }
 
+/* The path of the job's cgroup below the scope of node's slurmd, or of one without a name. */
+static void job_cgroup_path(char *path, size_t room, uint32_t job, const char *node)
+{
+	snprintf(path, room, CGROUPS SLICE "%s%s" SCOPE "/job_%u", node ? node : "", node ? "_" : "", job);
+}
+
+int find_job_cgroup(uint32_t job, const char *node)
+{
+	char path[512];
+	int cgroup;
+
+	job_cgroup_path(path, sizeof(path), job, NULL);
+	cgroup = open_cgroup(path);
+	if (cgroup >= 0 || !node)
+		return cgroup;
+	job_cgroup_path(path, sizeof(path), job, node);
+	return open_cgroup(path);
+}
+
 static int remove_empty(const char *path, const struct stat *stat, int kind, struct FTW *where)
 {
 	(void)stat;
@@ -116,8 +135,7 @@ void remove_job_cgroup(uint32_t job, const char *node)
 	char path[512];
 
 	for (int named = 0; named < 1 + !!node; named++) {
-		snprintf(path, sizeof(path), CGROUPS SLICE "%s%s" SCOPE "/job_%u",
-			 named ? node : "", named ? "_" : "", job);
+		job_cgroup_path(path, sizeof(path), job, named ? node : NULL);
 		nftw(path, remove_empty, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 	}
 }
@@ -163,12 +181,8 @@ static bool set_limit(int device, int cgroup, uint64_t bytes)
 	return cgroup >= 0 && !ioctl(device, HPMMAP_IOC_LIMIT_SET, &limit);
 }
 
-/*
- * Promises the grant to the cgroup, spread over the NUMA nodes. The cgroup of a job that has just
- * ended may still be there, so it is tried for two seconds. What cannot be kept is only a limit,
- * and the user gets a line.
- */
-static void promise(int device, int cgroup, uint64_t bytes)
+/* Replaces the cgroup's promise; 0 bytes end it. With ENOSPC *room is what could be promised. */
+static bool set_promise(int device, int cgroup, uint64_t bytes, uint64_t *room)
 {
 	struct hpmmap_promise part = { .node = -1, .bytes = bytes };
 	struct hpmmap_promise_set set = {
@@ -176,26 +190,52 @@ static void promise(int device, int cgroup, uint64_t bytes)
 		.flags = HPMMAP_LIMIT_F_CGROUP,
 		.cgroup_fd = cgroup,
 		.promises = (uintptr_t)&part,
-		.nr = 1,
+		.nr = bytes ? 1 : 0,
 	};
+	bool done;
+
+	errno = 0;
+	done = !ioctl(device, HPMMAP_IOC_PROMISE_SET, &set);
+	*room = set.room_bytes;
+	return done;
+}
+
+/*
+ * Promises the grant to the cgroup, spread over the NUMA nodes. The cgroup of a job that has just
+ * ended may still be there, so it is tried for two seconds. What cannot be kept is only a limit,
+ * and the user gets a line.
+ */
+static void promise(int device, int cgroup, uint64_t bytes)
+{
+	uint64_t room, kept;
 
 	for (int tries = 0; tries < 20; tries++) {
-		if (!ioctl(device, HPMMAP_IOC_PROMISE_SET, &set) || errno != ENOSPC)
+		if (set_promise(device, cgroup, bytes, &room))
 			return;
+		if (errno != ENOSPC) {
+			say("of the %llu MB that the job was granted, none are kept for it here: %s",
+			    (unsigned long long)(bytes >> 20), strerror(errno));
+			return;
+		}
 		usleep(100000);
 	}
-	part.bytes = set.room_bytes;
-	if (part.bytes && ioctl(device, HPMMAP_IOC_PROMISE_SET, &set))
-		part.bytes = 0;
+	kept = room;
+	if (kept && !set_promise(device, cgroup, kept, &room))
+		kept = 0;
 	say("of the %llu MB that the job was granted, %llu MB are kept for it here: no more is free and promised to no other",
-	    (unsigned long long)(bytes >> 20), (unsigned long long)(part.bytes >> 20));
+	    (unsigned long long)(bytes >> 20), (unsigned long long)(kept >> 20));
 }
 
 /* With hold=all, a job of unknown grant may hold nothing until the next step asks again. */
 static enum held hold_unknown(int device, int cgroup, const struct holding *how)
 {
-	bool is_held = how->all && set_limit(device, cgroup, 0);
+	uint64_t limit = cgroup >= 0 ? limit_of(device, cgroup) : HPMMAP_LIMIT_INHERIT;
+	bool is_held;
 
+	/* Another step was told meanwhile. */
+	if (limit && limit != HPMMAP_LIMIT_INHERIT)
+		return HELD_SOME;
+	is_held = how->all && set_limit(device, cgroup, 0);
 	if (is_held)
 		say("Slurm's controller did not say what the job was granted, so it may hold no pool memory here; tasks run with ordinary memory");
 	else if (how->is_wished || how->all)
@@ -204,26 +244,29 @@ static enum held hold_unknown(int device, int cgroup, const struct holding *how)
 }
 
 /*
- * Sets the cgroup's limit to the grant, and promises it. The controller is asked once for each job and host, not
- * once for each step.
+ * Promises the grant to the cgroup, then sets its limit, which tells later steps that all is done: the controller
+ * is asked once for each job and host, not once for each step. Two steps that come at once do the same twice.
  */
 static enum held hold_to_grant(int device, int cgroup, const struct holding *how)
 {
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, room;
+	int error;
 
 	if (!granted_in_time(how->job, &bytes))
 		return hold_unknown(device, cgroup, how);
 	if (!bytes && !how->all)
 		return HELD_SOME;
 	bytes -= bytes % HPMMAP_BLOCK_BYTES;
-	if (set_limit(device, cgroup, bytes)) {
-		if (!bytes)
-			return HELD_NONE;
+	if (bytes && cgroup >= 0)
 		promise(device, cgroup, bytes);
-		return HELD_SOME;
-	}
+	if (set_limit(device, cgroup, bytes))
+		return bytes ? HELD_SOME : HELD_NONE;
+	error = errno;
+	/* The next step tries again, unless another one has done it all meanwhile. */
+	if (bytes && cgroup >= 0 && limit_of(device, cgroup) != bytes)
+		set_promise(device, cgroup, 0, &room);
 	say("the job is not held to the %llu MB it was granted: %s",
-	    (unsigned long long)(bytes >> 20), cgroup >= 0 ? strerror(errno) :
+	    (unsigned long long)(bytes >> 20), cgroup >= 0 ? strerror(error) :
 	    "it has no cgroup of its own (proctrack/cgroup, cgroup v2)");
 	return HELD_SOME;
 }

@@ -2,7 +2,8 @@
 /*
  * Runs on the host, as root, when a batch job has ended. Usually its processes are gone by then. If
  * slurmstepd was killed, Slurm has forgotten them, and they would keep pool memory and CPUs that Slurm
- * grants to other jobs: so they are killed here.
+ * grants to other jobs: so they are killed here. One that holds no pool memory keeps the promise, which
+ * ends with the job's cgroup.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,13 +18,15 @@
 
 #define WAIT_MICROSECONDS 100000
 #define MAX_WAITS 100
+/* A slurmstepd that has told Slurm of its end may still be about to go. */
+#define WAITS_FOR_SLURMSTEPD 10
 
 /**
  * struct leftover - a batch job that may have left processes on this host
  * @job: its number
  * @node: the name of this slurmd if several run on the host, or NULL
  * @is_ours: the epilog runs in the job's cgroup (RunInJob), and so does slurmstepd
- * @cgroup: the job's cgroup once a process was found in it, or -1
+ * @cgroup: the job's cgroup if it is there and not ours, or -1
  */
 struct leftover {
 	uint32_t job;
@@ -109,15 +112,31 @@ static bool end_one(struct leftover *left, unsigned long long context, pid_t pid
 	if (tell)
 		slurm_error("hpmmap: job %u has ended, but its process %d has not and holds pool memory: %s",
 			    left->job, pid, done ? "killed" : strerror(errno));
-	if (left->cgroup < 0)
+	if (left->cgroup < 0 && !left->is_ours)
 		left->cgroup = cgroup;
 	else
 		close(cgroup);
 	return true;
 }
 
-/* False: no process of the job holds pool memory any more. */
-static bool end_all(struct leftover *left, bool tell)
+/* Kills what is in the job's cgroup after some waits. False: nothing is. */
+static bool end_group(const struct leftover *left, int waits)
+{
+	bool done;
+
+	if (left->cgroup < 0 || !is_populated(left->cgroup))
+		return false;
+	if (waits < WAITS_FOR_SLURMSTEPD)
+		return true;
+	done = kill_group(left->cgroup);
+	if (waits == WAITS_FOR_SLURMSTEPD)
+		slurm_error("hpmmap: job %u has ended, but processes are left in its cgroup: %s", left->job,
+			    done ? "killed" : strerror(errno));
+	return true;
+}
+
+/* False: no process of the job is left, or none that holds pool memory if the cgroup is ours. */
+static bool end_all(struct leftover *left, int waits)
 {
 	FILE *contexts = fopen(HPMMAP_CONTEXTS_PATH, "re");
 	unsigned long long id = 0;
@@ -125,7 +144,7 @@ static bool end_all(struct leftover *left, bool tell)
 	pid_t pid;
 
 	while (contexts && next_context(contexts, &id, &pid))
-		if (end_one(left, id, pid, tell))
+		if (end_one(left, id, pid, !waits))
 			any = true;
 	if (contexts)
 		fclose(contexts);
@@ -133,9 +152,7 @@ static bool end_all(struct leftover *left, bool tell)
 	 * A context is listed by its first process: if that is gone, the others show only in the
 	 * cgroup.
 	 */
-	if (!any && !left->is_ours && left->cgroup >= 0)
-		any = is_populated(left->cgroup);
-	return any;
+	return any || end_group(left, waits);
 }
 
 /* Runs on the host, as root, before the first task of a batch job. */
@@ -163,14 +180,16 @@ int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
 	left.is_ours = own >= 0;
 	if (own >= 0)
 		close(own);
+	else
+		left.cgroup = find_job_cgroup(left.job, left.node);
 	/*
 	 * Slurm grants the next job the memory that these processes hold, so it must not start
 	 * before they are gone.
 	 */
-	while (end_all(&left, !waits) && waits++ < MAX_WAITS)
+	while (end_all(&left, waits) && waits++ < MAX_WAITS)
 		usleep(WAIT_MICROSECONDS);
 	if (waits > MAX_WAITS)
-		slurm_error("hpmmap: job %u has ended, but its processes are still there 10 seconds after they were killed",
+		slurm_error("hpmmap: job %u has ended, but its processes are still there after 10 seconds",
 			    left.job);
 	if (left.cgroup >= 0)
 		close(left.cgroup);

@@ -30,10 +30,13 @@ static int fake_timedjoin(pthread_t thread, const struct timespec *until);
 #define HPMMAP_CONTEXTS_PATH "contexts"
 #define job_cgroup(pid, job, node) fake_job_cgroup(pid, job)
 static int fake_job_cgroup(pid_t pid, uint32_t job);
+#define find_job_cgroup(job, node) fake_find_job_cgroup(job)
+static int fake_find_job_cgroup(uint32_t job);
 #define usleep(time) fake_sleep(time)
 static void fake_sleep(unsigned int microseconds);
 #include "../../integrations/slurm/epilog.c"
 #undef job_cgroup
+#undef find_job_cgroup
 
 /* Of Slurm, which loads the plugin. */
 static char error_said[512];
@@ -324,7 +327,8 @@ static int limit_error;
 static bool is_late;
 /* What the module can promise, and what it was asked for. */
 static uint64_t promise_room = UINT64_MAX;
-static uint64_t promised;
+static uint64_t promised, promised_before_limit;
+static int promise_error, promised_to;
 
 static int fake_ioctl(int fd, unsigned long request, void *arg)
 {
@@ -333,6 +337,7 @@ static int fake_ioctl(int fd, unsigned long request, void *arg)
 	(void)fd;
 	if (request == HPMMAP_IOC_LIMIT_SET) {
 		limit_given = *(struct hpmmap_limit_set *)arg;
+		promised_before_limit = promised;
 		limits_given++;
 		errno = limit_error;
 		return limit_error ? -1 : 0;
@@ -342,14 +347,15 @@ static int fake_ioctl(int fd, unsigned long request, void *arg)
 		const struct hpmmap_promise *part = (void *)(uintptr_t)set->promises;
 
 		assert_int_equal(set->flags, HPMMAP_LIMIT_F_CGROUP);
-		assert_int_equal(set->cgroup_fd, limit_given.cgroup_fd);
-		assert_int_equal(set->nr, 1);
+		assert_true(set->nr <= 1);
 		assert_int_equal(part->node, -1);
-		set->room_bytes = promise_room;
-		errno = ENOSPC;
-		if (part->bytes > promise_room)
+		promised_to = set->cgroup_fd;
+		errno = promise_error ? promise_error : ENOSPC;
+		if (promise_error || part->bytes > promise_room) {
+			set->room_bytes = promise_room;
 			return -1;
-		promised = part->bytes;
+		}
+		promised = set->nr ? part->bytes : 0;
 		return 0;
 	}
 	assert_int_equal(request, HPMMAP_IOC_LIMIT_LIST);
@@ -368,7 +374,8 @@ static void grant(char *tres)
 	job.tres_per_node = tres;
 	told = &all;
 	limits_given = lines_said = times_asked = times_told = 0;
-	limit_error = 0;
+	limit_error = promise_error = 0;
+	promised = 0;
 	is_late = false;
 }
 
@@ -397,6 +404,9 @@ static void a_job_is_held_to_its_grant(void **state)
 	assert_int_equal(limit_given.flags, HPMMAP_LIMIT_F_CGROUP);
 	assert_int_equal(limit_given.cgroup_fd, 3);
 	assert_int_equal(promised, 4 << 20);
+	assert_int_equal(promised_to, 3);
+	/* The limit is the mark for later steps that the promise is there. */
+	assert_int_equal(promised_before_limit, 4 << 20);
 	assert_int_equal(lines_said, 0);
 	/* What cannot be promised is only a limit. */
 	grant("gres:hpmmap:8M");
@@ -406,12 +416,19 @@ static void a_job_is_held_to_its_grant(void **state)
 	assert_int_equal(promised, 6 << 20);
 	assert_int_equal(lines_said, 1);
 	promise_room = UINT64_MAX;
+	grant("gres:hpmmap:8M");
+	promise_error = ENXIO;
+	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
+	assert_int_equal(limit_given.bytes, 8 << 20);
+	assert_int_equal(lines_said, 1);
 	grant("gres:hpmmap:5M");
 	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
 	/* Not possible: one line, and no more than that. */
 	limit_error = ENOENT;
 	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
 	assert_int_equal(lines_said, 1);
+	assert_int_equal(promised_before_limit, 4 << 20);
+	assert_int_equal(promised, 0);
 	assert_int_equal(hold_to_grant(-1, -1, &some), HELD_SOME);
 	assert_int_equal(lines_said, 2);
 	assert_int_equal(limits_given, 2);
@@ -529,6 +546,15 @@ static void a_limit_that_is_there_stays(void **state)
 	assert_int_equal(hold_cgroup(-1, cgroup, &everybody), HELD_SOME);
 	assert_int_equal(times_asked, 1);
 	assert_int_equal(limit_given.bytes, 32 << 20);
+	/* Another step has been faster: what it has done stays. */
+	limits[1].rule = 32 << 20;
+	limit_error = ENOMEM;
+	assert_int_equal(hold_to_grant(-1, cgroup, &some), HELD_SOME);
+	assert_int_equal(promised, 32 << 20);
+	limits_given = 0;
+	told = NULL;
+	assert_int_equal(hold_to_grant(-1, cgroup, &everybody), HELD_SOME);
+	assert_int_equal(limits_given, 0);
 	nr_limits = 0;
 	assert_true(limit_of(-1, cgroup) == HPMMAP_LIMIT_INHERIT);
 	close(cgroup);
@@ -590,7 +616,14 @@ static void values_are_found_by_whole_names(void **state)
 
 static void a_process_of_no_job_has_no_cgroup(void **state)
 {
+	char path[128];
+
 	(void)state;
+	job_cgroup_path(path, sizeof(path), 7, NULL);
+	assert_string_equal(path, "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7");
+	job_cgroup_path(path, sizeof(path), 7, "n1");
+	assert_string_equal(path, "/sys/fs/cgroup/system.slice/n1_slurmstepd.scope/job_7");
+	assert_int_equal(find_job_cgroup(4000000000u, "n1"), -1);
 	assert_int_equal(job_cgroup(getpid(), 4000000000u, NULL), -1);
 	assert_int_equal(job_cgroup(-1, 1, NULL), -1);
 }
@@ -627,7 +660,7 @@ static void a_cgroup_is_of_cgroups_file_system(void **state)
 
 /* A process of the job, or of none; whether we are of it; how long it is until it is gone. */
 static pid_t member;
-static bool is_inside;
+static bool is_inside, has_cgroup;
 static unsigned int sleeps, context_goes, group_goes;
 
 static int fake_job_cgroup(pid_t pid, uint32_t job)
@@ -635,6 +668,11 @@ static int fake_job_cgroup(pid_t pid, uint32_t job)
 	bool is_member = job == 7 && (pid == getpid() ? is_inside : pid == member);
 
 	return is_member ? open("group", O_RDONLY | O_DIRECTORY) : -1;
+}
+
+static int fake_find_job_cgroup(uint32_t job)
+{
+	return job == 7 && has_cgroup ? open("group", O_RDONLY | O_DIRECTORY) : -1;
 }
 
 static void put(const char *path, const char *text)
@@ -677,7 +715,7 @@ static void leave_a_process(void)
 	put("group/cgroup.events", "populated 1\nfrozen 0\n");
 	sleeps = context_goes = group_goes = 0;
 	*error_said = '\0';
-	is_inside = false;
+	is_inside = has_cgroup = false;
 }
 
 /* Whether the child was killed, and all of the group were. */
@@ -719,6 +757,36 @@ static void the_epilog_waits_for_what_it_kills(void **state)
 	assert_int_equal(sleeps, 100);
 	assert_non_null(strstr(error_said, "still there"));
 	forget_it(false, true);
+}
+
+/* A process without pool memory keeps the cgroup, and with it the promise. */
+static void the_epilog_empties_the_cgroup_of_the_job(void **state)
+{
+	(void)state;
+	leave_a_process();
+	has_cgroup = true;
+	put("contexts", "");
+	group_goes = 12;
+	slurm_spank_job_epilog(NULL, 0, NULL);
+	assert_int_equal(sleeps, 12);
+	assert_non_null(strstr(error_said, "left in its cgroup: killed"));
+	forget_it(false, true);
+	/* A slurmstepd goes by itself. */
+	leave_a_process();
+	has_cgroup = true;
+	put("contexts", "");
+	group_goes = 3;
+	slurm_spank_job_epilog(NULL, 0, NULL);
+	assert_int_equal(sleeps, 3);
+	assert_string_equal(error_said, "");
+	forget_it(false, false);
+	/* The epilog's own one is not touched. */
+	leave_a_process();
+	is_inside = has_cgroup = true;
+	put("contexts", "");
+	slurm_spank_job_epilog(NULL, 0, NULL);
+	assert_int_equal(sleeps, 0);
+	forget_it(false, false);
 }
 
 /* With RunInJob; its slurmstepd is in the group, too. */
@@ -849,6 +917,7 @@ int main(void)
 		cmocka_unit_test(a_process_of_no_job_has_no_cgroup),
 		cmocka_unit_test(a_cgroup_is_of_cgroups_file_system),
 		cmocka_unit_test(the_epilog_waits_for_what_it_kills),
+		cmocka_unit_test(the_epilog_empties_the_cgroup_of_the_job),
 		cmocka_unit_test(the_epilog_does_not_kill_itself),
 		cmocka_unit_test(a_process_of_another_job_is_not_killed),
 		cmocka_unit_test(the_command_tells_why_not),

@@ -51,6 +51,16 @@ fn distrust(meta: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets no other user open a file or directory from now on. flock(2) asks for no more than an open
+/// file: what others can open they can lock, and never unlock.
+pub fn keep_from_others(file: &File) -> io::Result<()> {
+    let mode = file.metadata()?.mode();
+    match mode & 0o077 {
+        0 => Ok(()),
+        _ => file.set_permissions(Permissions::from_mode(mode & 0o700)),
+    }
+}
+
 /// Pushes the components of a path onto a stack, the first one on top.
 fn push_components(path: &Path, stack: &mut Vec<OsString>) {
     stack.extend(path.iter().rev().map(OsStr::to_os_string));
@@ -209,6 +219,14 @@ impl Dir {
         let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT;
         let file = self.regular(OsStr::new(name), flags, 0o644)?;
         distrust(&file.metadata()?)?;
+        Ok(file)
+    }
+
+    /// Opens a file that only its owner can lock by flock(2); it is made if it does not exist.
+    pub fn lock_file(&self, name: &str) -> io::Result<File> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CREAT;
+        let file = self.regular(OsStr::new(name), flags, 0o600)?;
+        keep_from_others(&file)?;
         Ok(file)
     }
 

@@ -8,7 +8,7 @@ use std::process;
 use std::time::SystemTime;
 
 use hpmmap_base::error::{Error, Result, describe};
-use hpmmap_base::safe_files::Dir;
+use hpmmap_base::safe_files::{Dir, keep_from_others};
 use hpmmap_host::Root;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -155,14 +155,16 @@ impl Journals {
     pub fn lock(root: &Root) -> Result<Self> {
         let path = root.join(DIR);
         let open = || -> io::Result<(Dir, File)> {
-            // Other users may read it, and must not write to it.
+            // Other users must not write to the directory above.
             let mask = umask(Mode::from_bits_truncate(0o022));
             let made = fs::create_dir_all(&path);
             umask(mask);
             made?;
             let dir = Dir::open(&path)?;
             dir.check_trusted()?;
-            Ok((dir, File::open(&path)?))
+            let file = File::open(&path)?;
+            keep_from_others(&file)?;
+            Ok((dir, file))
         };
         let (dir, file) = open().map_err(named(&path))?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -289,7 +291,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use hpmmap_host::fixture::Fixture;
 
@@ -402,6 +404,9 @@ mod tests {
         let fixture = Fixture::new();
         let error = || Journals::lock(&fixture.root()).unwrap_err().to_string();
         let first = journals(&fixture);
+        // No other user can open the directory, and lock it for good.
+        let mode = fs::metadata(fixture.root().join(DIR)).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700);
         // It has not changed anything yet.
         assert!(error().starts_with("another process runs a benchmark"));
         let journal = first.begin().unwrap();

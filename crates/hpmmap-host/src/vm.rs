@@ -104,13 +104,9 @@ pub fn vcpus(root: &Root, pid: u32) -> Result<BTreeMap<u32, u32>> {
     for dir in directories(root, pid) {
         for vcpu in root.numbered::<u32>(&dir, "vcpu").unwrap_or_default() {
             let thread = root.read_number(format!("{dir}/vcpu{vcpu}/pid"));
-            // 0 before it has run.
-            threads.extend(
-                thread
-                    .ok()
-                    .filter(|&thread| thread != 0)
-                    .map(|one| (vcpu, one)),
-            );
+            // 0 before it has run, and the number of another process's thread once it has ended.
+            let own = thread.ok().filter(|&thread| has_thread(root, pid, thread));
+            threads.extend(own.map(|thread| (vcpu, thread)));
         }
     }
     if threads.is_empty() {
@@ -126,6 +122,11 @@ pub fn vcpus(root: &Root, pid: u32) -> Result<BTreeMap<u32, u32>> {
 /// All threads of a process.
 pub fn threads(root: &Root, pid: u32) -> Result<Vec<u32>> {
     root.numbered(format!("proc/{pid}/task"), "")
+}
+
+/// Is this thread one of the process?
+pub fn has_thread(root: &Root, pid: u32, thread: u32) -> bool {
+    root.join(format!("proc/{pid}/task/{thread}")).exists()
 }
 
 fn vcpu_of(name: &str) -> Option<u32> {
@@ -248,6 +249,10 @@ mod tests {
             fixture.write(&format!("{DEBUGFS}/7-12/{name}"), text);
             fixture.write(&format!("{DEBUGFS}/77-12/{name}"), text);
         }
+        fixture.write(&format!("{DEBUGFS}/7-12/vcpu1/pid"), "0");
+        // Its thread has ended, and the number is another process's.
+        fixture.write(&format!("{DEBUGFS}/7-12/vcpu2/pid"), "12");
+        fixture.write("proc/12/task/12/comm", "x");
         assert_eq!(vcpus(&root, 7).unwrap(), BTreeMap::from([(0, 10)]));
         let expected = Entries {
             small: 3 << 12,

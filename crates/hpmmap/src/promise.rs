@@ -95,6 +95,21 @@ impl Promise {
         }
     }
 
+    /// What stays of `promised` if only that changes which becomes less; `None` if nothing does.
+    pub fn lowered(&self, promised: &[&Promised]) -> Option<Self> {
+        let all: u64 = promised.iter().map(|one| one.promised_bytes).sum();
+        if let [(None, bytes)] = self.0[..] {
+            return (bytes < all).then(|| self.clone());
+        }
+        let left = promised.iter().filter_map(|one| {
+            let node = Some(one.node);
+            let own = self.0.iter().find(|(own, _)| *own == node)?;
+            Some((node, own.1.min(one.promised_bytes)))
+        });
+        let left = Self(left.collect());
+        (left.bytes() < all).then_some(left)
+    }
+
     /// Is this promised, and nothing else?
     pub fn holds(&self, promised: &[&Promised]) -> bool {
         match self.0[..] {
@@ -323,6 +338,24 @@ mod tests {
             assert_eq!(promise(text).unwrap().holds(promised), holds, "{text}");
         }
         assert!(text(&all).lines().nth(1).unwrap().contains("root"));
+    }
+
+    #[test]
+    fn what_becomes_less_is_known_before_anything_becomes_more() {
+        let all = [promised(0, 0, 4 << 20), promised(0, 1, 8 << 20)];
+        let all: Vec<&Promised> = all.iter().collect();
+        for (text, left) in [
+            ("0:2M,1:16M", Some("0:2M,1:8M")),
+            ("1:16M", Some("1:8M")),
+            ("0:4M,1:8M,2:2M", None),
+            ("none", Some("none")),
+            ("10M", Some("10M")),
+            ("12M", None),
+        ] {
+            let left = left.map(|text| promise(text).unwrap());
+            assert_eq!(promise(text).unwrap().lowered(&all), left, "{text}");
+        }
+        assert_eq!(promise("none").unwrap().lowered(&[]), None);
     }
 
     #[test]

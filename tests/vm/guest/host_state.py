@@ -71,7 +71,7 @@ def differences(before: dict, after: dict) -> list[str]:
             found.append(f"{path}: {old.get(path)!r} -> {new.get(path)!r}")
     for task in old_and_new(before["tasks"], after["tasks"]):
         found.append(f"task {task}: {before['tasks'][task]} -> {after['tasks'][task]}")
-    left = [name for name in after["records"] if name != ".lock"]
+    left = [name for name in after["records"] if name not in (".lock", ".enter")]
     return found + [f"record {name}" for name in left]
 
 

@@ -40,6 +40,18 @@ export OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2
 has 100 "${rank[@]}" || fail "a rank cannot have 100M of its 128M"
 has 160 "${rank[@]}" && fail "a rank can have 160M of its 128M"
 unset OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE
+# Ranks have no more together than the partition, and those that have ended keep nothing from a launch of another number.
+of_two=(env OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2)
+alone=(env OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1)
+"${of_two[@]}" "${rank[@]}" sleep 1000 & other=$!
+runs() { grep -q . /sys/fs/cgroup/hpmmap_memory/rank_1/cgroup.procs; }
+within 20 runs || fail "the rank does not come"
+expect_error 125 'rank 0 of 1 cannot have 256M of NUMA node 0' "${alone[@]}" "${rank[@]}" true
+kill $other
+wait $other || true
+has 200 "${alone[@]}" "${rank[@]}" || fail "one rank alone cannot have 200M of 256M"
+[ ! -e /sys/fs/cgroup/hpmmap_memory/rank_1 ] || fail "the cgroup of a rank that has ended is left"
+[ "$(stat -c %a /run/hpmmap/partitions/.lock /run/hpmmap/partitions/.enter | xargs)" = '600 600' ] || fail "others can take the locks"
 hpmmap partition delete memory
 
 # Two that take at the same time, 2 MB by 2 MB, beside a program outside: each gets all that it was promised, and no more.

@@ -38,8 +38,8 @@ pub enum PoolVerb {
     /// A pool keeps the memory that launches hold: these memory blocks are named, and go
     /// at the next call. If Linux cannot give up the whole size, the pool keeps what it
     /// got. Linux keeps 2 GB or 5 % of each NUMA node, whichever is more, unless --leave
-    /// or a line 'leave SIZE' of the file says otherwise. A size larger than the NUMA node
-    /// is an error.
+    /// or a line 'leave SIZE' of the file says otherwise. While that line is wrong, no pool
+    /// grows. A size larger than the NUMA node is an error.
     ///
     /// The exit status is 1 if a pool does not have its size. Each error names the file
     /// and the line.

@@ -184,7 +184,7 @@ fn give(machine: &impl Machine, dir: &str, user: u32) -> Result<()> {
 }
 
 /// Writes a file of the cgroup if it has another value.
-fn set(machine: &impl Machine, one: &Partition, file: &str, value: &str) -> Result<()> {
+pub fn set(machine: &impl Machine, one: &Partition, file: &str, value: &str) -> Result<()> {
     let path = format!("{}/{file}", one.cgroup);
     let present = machine.root().read(&path)?;
     let word = value.trim_start_matches('+');
@@ -319,8 +319,13 @@ fn below(root: &Root, dir: &Path, visit: &dyn Fn(&Path)) -> Vec<PathBuf> {
 
 /// The numbers of the processes in the partition.
 pub fn processes(root: &Root, one: &Partition) -> Vec<u32> {
-    let mut dirs = below(root, one.cgroup.as_ref(), &|_| ());
-    dirs.push(PathBuf::from(&one.cgroup));
+    processes_in(root, one.cgroup.as_ref())
+}
+
+/// The numbers of the processes in a cgroup and below it.
+pub fn processes_in(root: &Root, dir: &Path) -> Vec<u32> {
+    let mut dirs = below(root, dir, &|_| ());
+    dirs.push(dir.into());
     dirs.iter()
         .flat_map(|dir| {
             let text = root.read(dir.join("cgroup.procs")).unwrap_or_default();
@@ -328,6 +333,31 @@ pub fn processes(root: &Root, one: &Partition) -> Vec<u32> {
             numbers.collect::<Vec<_>>()
         })
         .collect()
+}
+
+/// The cgroups of all ranks that there are.
+pub fn ranks(root: &Root, one: &Partition) -> Vec<String> {
+    let numbers = root.numbered::<usize>(&one.cgroup, "rank_");
+    let numbers = numbers.unwrap_or_default().into_iter();
+    numbers.map(|index| rank(one, index)).collect()
+}
+
+/// The cgroup of a rank.
+pub fn rank(one: &Partition, index: usize) -> String {
+    format!("{}/rank_{index}", one.cgroup)
+}
+
+/// Removes the cgroups of ranks that have ended, and with them their promises, except one.
+pub fn remove_ended_ranks(machine: &impl Machine, one: &Partition, except: &str) {
+    let root = machine.root();
+    for dir in ranks(root, one).iter().filter(|dir| *dir != except) {
+        if processes_in(root, dir.as_ref()).is_empty() {
+            let mut dirs = below(root, dir.as_ref(), &|_| ());
+            dirs.push(dir.into());
+            // The user may move a process there meanwhile: it stays then, with its promise.
+            let _ = dirs.iter().try_for_each(|dir| machine.remove_dir(dir));
+        }
+    }
 }
 
 /// Has a cgroup beside those of partitions set CPUs of its own since it may? `path` is the file

@@ -4,16 +4,19 @@
 //! from and goes to have in common: for a login and a partition that is the root, which is root's.
 //! So root moves processes, and for the user of a partition hpmmap-partition.socket does.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use hpmmap_base::error::{Error, Result};
+use hpmmap_base::size::short;
 use hpmmap_base::user_name;
-use hpmmap_host::Root;
+use hpmmap_host::{Root, number_list};
 use hpmmap_sys::uapi;
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::socket::{UnixCredentials, getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Uid;
 
 use super::cgroup;
@@ -22,9 +25,15 @@ use super::record::{self, Partition, Phase};
 
 /// Where the service listens.
 const SOCKET: &str = "/run/hpmmap/partition.socket";
-const SECONDS: u64 = 30;
+/// The longest wait for its answer: it runs for 90 seconds at most.
+const ANSWER: Duration = Duration::from_secs(100);
+/// How long it is asked again if it ends without an answer.
+const AGAIN: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long the service waits for a request, which is sent at once.
+const REQUEST: Duration = Duration::from_secs(2);
 /// The longest request, a name and two numbers.
-const MOST_REQUEST: u64 = 256;
+const MOST_REQUEST: usize = 256;
 
 /// One of the ranks of this host, which has its part of the CPUs and of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,32 +108,65 @@ impl Rank {
         };
         nodes.iter().filter_map(part).collect()
     }
+
+    /// The same, if the memory that `others` have leaves that much of each NUMA node.
+    pub fn share(self, nodes: &[(u32, u64)], others: &[(u32, u64)]) -> Result<Vec<(u32, u64)>> {
+        let of_node = |all: &[(u32, u64)], node| -> u64 {
+            let here = all.iter().filter(|one| one.0 == node);
+            here.map(|one| one.1).sum()
+        };
+        let parts = self.memory(nodes);
+        for &(node, bytes) in &parts {
+            let (has, taken) = (of_node(nodes, node), of_node(others, node));
+            if bytes > has.saturating_sub(taken) {
+                return Err(Error::Failed(format!(
+                    "--per-core: rank {} of {} cannot have {} of NUMA node {node}: the partition \
+                     has {} there, and other ranks that still run have {} of that: wait until they \
+                     end",
+                    self.index,
+                    self.of,
+                    short(bytes),
+                    short(has),
+                    short(taken)
+                )));
+            }
+        }
+        Ok(parts)
+    }
 }
 
 /// Gives memory to the cgroup of a rank: its share, no more and no less.
 pub type Share<'a> = &'a dyn Fn(&Partition, &str, Rank) -> Result<()>;
 
-/// Moves a process into the partition, or into the cgroup of its rank.
-pub fn enter(
+/// Moves a process into the partition with this name, or into the cgroup of its rank. The result of
+/// `lock` is held meanwhile.
+pub fn enter<Lock>(
     machine: &impl Machine,
-    one: &Partition,
+    name: &str,
     process: u32,
     rank: Option<Rank>,
+    lock: impl Fn() -> Result<Lock>,
     share: Share,
-) -> Result<()> {
-    let path = prepare(machine, one, rank, share)?;
-    join(machine, &path, process)
+) -> Result<Partition> {
+    let _lock = lock()?;
+    let one = record::find(machine.root(), name)?;
+    let path = prepare(machine, &one, process, rank, share)?;
+    join(machine, &path, process)?;
+    Ok(one)
 }
 
 fn join(machine: &impl Machine, path: &str, process: u32) -> Result<()> {
-    let procs = format!("{path}/cgroup.procs");
-    write(machine, &procs, &process.to_string())
+    let path = format!("{path}/cgroup.procs");
+    machine
+        .write(&path, &process.to_string())
+        .map_err(|error| Error::Failed(format!("cannot write '{process}' to /{path}: {error}")))
 }
 
 /// The cgroup for a process, which is made if need be.
 fn prepare(
     machine: &impl Machine,
     one: &Partition,
+    process: u32,
     rank: Option<Rank>,
     share: Share,
 ) -> Result<String> {
@@ -147,30 +189,34 @@ fn prepare(
         None => cgroup::child(machine, one, &one.tasks()),
         Some(rank) => {
             let cpus = rank.part(&nearest(machine.root(), &one.cpus))?;
-            let path = cgroup::child(machine, one, &format!("rank_{}", rank.index))?;
-            let procs = machine.root().read(format!("{path}/cgroup.procs"))?;
-            if !procs.is_empty() {
+            let path = cgroup::rank(one, rank.index);
+            let mut others = cgroup::processes_in(machine.root(), path.as_ref());
+            // It may ask again.
+            others.retain(|other| *other != process);
+            if !others.is_empty() {
                 return Err(Error::Failed(format!(
                     "--per-core: rank {} of partition '{}' has processes already ({}): wait until \
                      they end",
                     rank.index,
                     one.name,
-                    procs.replace('\n', ", ")
+                    number_list::format(&others)
                 )));
             }
-            write(machine, &format!("{path}/cpuset.cpus"), &format_cpus(&cpus))?;
+            let name = format!("rank_{}", rank.index);
+            cgroup::child(machine, one, &name)?;
+            cgroup::set(
+                machine,
+                one,
+                &format!("{name}/cpuset.cpus"),
+                &format_cpus(&cpus),
+            )?;
             if one.memory_bytes > 0 {
+                cgroup::remove_ended_ranks(machine, one, &path);
                 share(one, &path, rank)?;
             }
             Ok(path)
         }
     }
-}
-
-fn write(machine: &impl Machine, path: &str, text: &str) -> Result<()> {
-    machine
-        .write(path, text)
-        .map_err(|error| Error::Failed(format!("cannot write '{text}' to /{path}: {error}")))
 }
 
 /// CPUs so that those of a core, of a cache and of a NUMA node follow each other.
@@ -218,17 +264,14 @@ pub fn ask(one: &Partition, rank: Option<Rank>) -> Result<()> {
             )));
         }
     }
-    let mut stream = UnixStream::connect(SOCKET).map_err(|error| {
+    let rank = rank.map_or(String::new(), |Rank { index, of }| format!(" {index} {of}"));
+    let request = format!("{}{rank}\n", one.name);
+    let answer = answer(SOCKET.as_ref(), &request).map_err(|error| {
         refused(&format!(
             "the kernel lets only root move a process there, and {SOCKET} does not answer \
              ({error}): systemctl enable --now hpmmap-partition.socket"
         ))
     })?;
-    stream.set_read_timeout(Some(Duration::from_secs(SECONDS)))?;
-    let rank = rank.map_or(String::new(), |Rank { index, of }| format!(" {index} {of}"));
-    stream.write_all(format!("{}{rank}\n", one.name).as_bytes())?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer)?;
     match answer.trim_end() {
         "ok" => Ok(()),
         "" => Err(refused(
@@ -238,21 +281,67 @@ pub fn ask(one: &Partition, rank: Option<Rank>) -> Result<()> {
     }
 }
 
+/// The answer to a request, which is empty if there is none. systemd drops connections beyond
+/// MaxConnections, so it is tried again: to be moved twice does no harm.
+fn answer(socket: &Path, request: &str) -> io::Result<String> {
+    let start = Instant::now();
+    loop {
+        let answer = answer_once(socket, request);
+        let is_dropped = match &answer {
+            Ok(answer) => answer.is_empty(),
+            Err(error) => matches!(
+                error.kind(),
+                ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+            ),
+        };
+        if !is_dropped || start.elapsed() >= AGAIN {
+            return answer;
+        }
+        sleep(PAUSE);
+    }
+}
+
+fn answer_once(socket: &Path, request: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    Ok(answer)
+}
+
 /// Serves one request of `ask`: the process at the other end comes into the partition, if it is one
-/// of the partition's user.
-pub fn serve(machine: &impl Machine, stream: &mut UnixStream, share: Share) -> Result<()> {
-    let answer = match serve_one(machine, stream, share) {
+/// of the partition's user. The result of `lock` is held meanwhile.
+pub fn serve<Lock>(
+    machine: &impl Machine,
+    stream: &mut UnixStream,
+    lock: impl Fn() -> Result<Lock>,
+    share: Share,
+) -> Result<()> {
+    let answer = match serve_one(machine, stream, lock, share) {
         Ok(()) => "ok".to_string(),
         Err(error) => error.to_string(),
     };
     Ok(stream.write_all(format!("{answer}\n").as_bytes())?)
 }
 
-fn serve_one(machine: &impl Machine, stream: &UnixStream, share: Share) -> Result<()> {
+fn serve_one<Lock>(
+    machine: &impl Machine,
+    stream: &UnixStream,
+    lock: impl Fn() -> Result<Lock>,
+    share: Share,
+) -> Result<()> {
     let peer = getsockopt(&stream.as_fd(), PeerCredentials).map_err(std::io::Error::from)?;
-    stream.set_read_timeout(Some(Duration::from_secs(SECONDS)))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(MOST_REQUEST)).read_line(&mut line)?;
+    stream.set_read_timeout(Some(REQUEST))?;
+    let mut line = [0; MOST_REQUEST];
+    // Who sends a request in parts, or none, keeps others waiting.
+    let length = (&mut &*stream).read(&mut line).map_err(|error| {
+        Error::Failed(format!(
+            "no request within {} seconds: {error}",
+            REQUEST.as_secs()
+        ))
+    })?;
+    let line = String::from_utf8_lossy(&line[..length]);
     let words: Vec<&str> = line.split_whitespace().collect();
     let (name, rank) = match words[..] {
         [name] => (name, None),
@@ -262,34 +351,45 @@ fn serve_one(machine: &impl Machine, stream: &UnixStream, share: Share) -> Resul
         },
         _ => return Err(Error::Usage(format!("'{}' is no request", line.trim()))),
     };
-    let one = record::find(machine.root(), name)?;
-    let is_one = |uid| uid == 0 || Some(uid) == one.user;
-    let check = || {
-        let status = machine.root().read(format!("proc/{}/status", peer.pid()))?;
-        let owner = status
-            .lines()
-            .find_map(|line| line.strip_prefix("Uid:"))
-            .and_then(|uids| uids.split_whitespace().nth(1)?.parse().ok());
-        if is_one(peer.uid()) && owner == Some(peer.uid()) {
-            return Ok(());
-        }
-        Err(Error::NoPermission {
-            what: format!("to run in partition '{name}'"),
-            hint: one.user.map_or_else(
-                || "only root may".into(),
-                |user| format!("only {} and root may", user_name(user)),
-            ),
-        })
-    };
-    check()?;
-    let path = prepare(machine, &one, rank, share)?;
+    let find = || record::find(machine.root(), name);
+    // Whom the partition is not for does not get as far as the lock.
+    check(machine.root(), &find()?, &peer)?;
+    let _lock = lock()?;
+    // By now it may be another user's.
+    let one = find()?;
+    check(machine.root(), &one, &peer)?;
+    let process = peer.pid() as u32;
+    let path = prepare(machine, &one, process, rank, share)?;
     // The process may have ended meanwhile, and its number be another user's.
-    check()?;
-    join(machine, &path, peer.pid() as u32)
+    check(machine.root(), &one, &peer)?;
+    join(machine, &path, process)
+}
+
+/// Fails unless the process belongs to the user of the partition, or to root.
+fn check(root: &Root, one: &Partition, peer: &UnixCredentials) -> Result<()> {
+    let status = root.read(format!("proc/{}/status", peer.pid()))?;
+    let owner = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .and_then(|uids| uids.split_whitespace().nth(1)?.parse().ok());
+    let may = peer.uid() == 0 || Some(peer.uid()) == one.user;
+    if may && owner == Some(peer.uid()) {
+        return Ok(());
+    }
+    Err(Error::NoPermission {
+        what: format!("to run in partition '{}'", one.name),
+        hint: one.user.map_or_else(
+            || "only root may".into(),
+            |user| format!("only {} and root may", user_name(user)),
+        ),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
     use super::*;
 
     fn rank(variables: &[(&str, &str)]) -> Result<Rank> {
@@ -338,6 +438,30 @@ mod tests {
     }
 
     #[test]
+    fn who_is_dropped_asks_again_and_who_is_answered_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let server = thread::spawn(move || {
+            // As systemd does beyond MaxConnections.
+            drop(listener.accept().unwrap());
+            ["ok\n", "has processes already\n"].map(|text| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; MOST_REQUEST];
+                let length = stream.read(&mut request).unwrap();
+                stream.write_all(text.as_bytes()).unwrap();
+                request[..length].to_vec()
+            })
+        });
+        assert_eq!(answer(&socket, "a 1 2\n").unwrap(), "ok\n");
+        let refused = answer(&socket, "a 3 4\n").unwrap();
+        assert_eq!(refused, "has processes already\n");
+        assert_eq!(server.join().unwrap(), [b"a 1 2\n", b"a 3 4\n"]);
+        let absent = answer(&dir.path().join("none"), "a\n").unwrap_err();
+        assert_eq!(absent.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
     fn memory_follows_the_cpus() {
         const MB: u64 = 1 << 20;
         let part = |index, of| Rank { index, of }.memory(&[(1, 64 * MB), (0, 32 * MB)]);
@@ -348,6 +472,27 @@ mod tests {
         // 48 blocks for 5 ranks are 9 for each.
         assert_eq!(part(3, 5), [(1, 10 * MB), (0, 8 * MB)]);
         assert_eq!(part(49, 50), []);
+    }
+
+    #[test]
+    fn ranks_have_no_more_together_than_the_partition() {
+        const MB: u64 = 1 << 20;
+        let share = |index, of, others: &[(u32, u64)]| {
+            let nodes = [(1, 64 * MB), (0, 32 * MB)];
+            Rank { index, of }.share(&nodes, others)
+        };
+        let all_others = [(1, 32 * MB), (1, 32 * MB)];
+        assert_eq!(share(2, 3, &all_others).unwrap(), [(0, 32 * MB)]);
+        assert!(share(0, 3, &all_others).is_err());
+        // What was promised to one of 3 is still kept for it.
+        let error = share(0, 1, &[(1, 32 * MB)]).unwrap_err().to_string();
+        assert!(
+            error.contains("cannot have 64M of NUMA node 1: the partition has 64M there"),
+            "{error}"
+        );
+        assert!(error.contains("have 32M of that"), "{error}");
+        // More than all, as an administrator may promise by hand.
+        assert!(share(0, 3, &[(1, 96 * MB)]).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! and the records that undo it.
 
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
@@ -74,6 +74,11 @@ pub struct Live {
 }
 
 impl Live {
+    #[cfg(test)]
+    pub fn at(root: Root) -> Self {
+        Self { root }
+    }
+
     /// Makes the directory of the records, for a command that writes some.
     pub fn prepare(&self) -> Result<()> {
         let dir = self.root.join(RECORDS);
@@ -81,6 +86,21 @@ impl Live {
         umask(Mode::from_bits_truncate(0o022));
         fs::create_dir_all(&dir)
             .map_err(|error| Error::Failed(format!("cannot make {}: {error}", dir.display())))
+    }
+
+    /// Opens a file for flock(2) beside the records.
+    pub fn lock_file(&self, name: &str) -> io::Result<File> {
+        self.records()?.lock_file(name)
+    }
+
+    /// Removes records that a killed command has begun to write.
+    pub fn forget_unfinished(&self) -> Result<()> {
+        for name in self.root.entries(RECORDS)? {
+            if name.starts_with(".hpmmap-") {
+                let _ = fs::remove_file(self.root.join(RECORDS).join(name));
+            }
+        }
+        Ok(())
     }
 
     /// Runs a script with `path` and `text` in a process that a kill of this one, and Ctrl-C, do not reach. It has
@@ -215,9 +235,7 @@ mod tests {
     use super::*;
 
     fn live(fixture: &Fixture) -> Live {
-        Live {
-            root: fixture.root(),
-        }
+        Live::at(fixture.root())
     }
 
     #[test]

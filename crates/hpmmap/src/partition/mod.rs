@@ -6,6 +6,7 @@
 
 mod cgroup;
 pub mod enter;
+mod lock;
 pub mod machine;
 pub mod quiet;
 mod record;
@@ -16,40 +17,19 @@ mod tasks;
 mod tests;
 pub mod values;
 
-use std::fs::{self, File};
-
 use hpmmap_base::error::{Error, Result};
 use hpmmap_host::Root;
-use nix::fcntl::{FcntlArg, FdFlag, Flock, FlockArg, fcntl};
 
-pub use cgroup::{processes, state};
-use machine::{Cpus, Live, Machine, RECORDS, format_cpus};
+pub use cgroup::{processes, ranks, state};
+pub use lock::{lock, lock_entry};
+use machine::{Cpus, Live, Machine, format_cpus};
 use record::{Host, taken};
 pub use record::{Partition, Phase, all, find, online};
+use tasks::Last;
 use values::Refused;
 
 /// The longest name of a partition.
 const MOST_NAME: usize = 32;
-
-/// One command at a time makes or deletes partitions. The lock ends with the process, and with the
-/// programs that it has started: what a killed command has asked systemd for is done before the next
-/// command undoes it.
-pub fn lock(machine: &Live) -> Result<Flock<File>> {
-    machine.prepare()?;
-    let path = machine.root().join(RECORDS).join(".lock");
-    let file = File::create(&path)
-        .map_err(|error| Error::Failed(format!("{}: {error}", path.display())))?;
-    let lock = Flock::lock(file, FlockArg::LockExclusive)
-        .map_err(|(_, errno)| Error::Failed(format!("{}: {}", path.display(), errno.desc())))?;
-    fcntl(&*lock, FcntlArg::F_SETFD(FdFlag::empty())).map_err(std::io::Error::from)?;
-    // Records that a killed command has begun to write.
-    for name in machine.root().entries(RECORDS)? {
-        if name.starts_with(".hpmmap-") {
-            let _ = fs::remove_file(machine.root().join(RECORDS).join(name));
-        }
-    }
-    Ok(lock)
-}
 
 /// A partition to make.
 #[derive(Debug, Clone, Default)]
@@ -188,7 +168,7 @@ pub fn create(
     partitions.push(one.clone());
     let made = one.save(machine).and_then(|()| {
         let mut host = Host::load(root)?;
-        tasks::record(root, &mut host, &before)?;
+        tasks::record(root, &mut host, &before, Last::Anybody)?;
         host.save(machine)?;
         let refused = values::grant(machine, &mut host, &partitions)?;
         for path in one.files_above() {
@@ -259,11 +239,13 @@ fn undo(machine: &impl Machine, one: &Partition) -> Result<Vec<Refused>> {
     let mut host = Host::load(root)?;
     let mut others = all(root)?;
     if one.phase == Phase::Ready {
-        // Later, or with the cgroup, the kernel may have set affinities anew.
-        if !cgroup::is_ended(root, one) {
-            tasks::record(root, &mut host, &taken(&others))?;
-            host.save(machine)?;
-        }
+        // In later phases the kernel may have set affinities anew.
+        let last = match cgroup::is_ended(root, one) {
+            true => Last::Kernel,
+            false => Last::Anybody,
+        };
+        tasks::record(root, &mut host, &taken(&others), last)?;
+        host.save(machine)?;
         let deleting = Partition {
             phase: Phase::Deleting,
             ..one.clone()
@@ -290,8 +272,21 @@ pub fn refresh() -> Result<()> {
     }
     let machine = Live::default();
     let _lock = lock(&machine)?;
-    let partitions = recover(&machine)?;
-    let mut host = Host::load(&root)?;
-    tasks::settle(&machine, &mut host, &taken(&partitions))?;
-    values::settle(&machine, &mut host, &partitions).map(|_| ())
+    settle(&machine)
+}
+
+fn settle(machine: &impl Machine) -> Result<()> {
+    let root = machine.root();
+    let partitions = recover(machine)?;
+    if partitions.is_empty() {
+        return Ok(());
+    }
+    let mut host = Host::load(root)?;
+    // Beside one that cannot be undone the kernel may have set affinities anew.
+    if partitions.iter().all(|one| one.phase == Phase::Ready) {
+        tasks::record(root, &mut host, &taken(&partitions), Last::Anybody)?;
+        host.save(machine)?;
+    }
+    tasks::settle(machine, &mut host, &taken(&partitions))?;
+    values::settle(machine, &mut host, &partitions).map(|_| ())
 }

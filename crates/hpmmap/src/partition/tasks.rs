@@ -62,19 +62,35 @@ impl Present {
     }
 }
 
+/// Who may have set the affinity of kernel threads since it was recorded or settled.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Last {
+    /// The threads, or a user.
+    Anybody,
+    /// The kernel, as CPUs have come back from a partition. It leaves tasks of users alone on
+    /// kernels where a cgroup can be adopted, and only such a partition ends by itself.
+    Kernel,
+}
+
 /// Records the tasks with fewer CPUs than all that `taken` leaves, before that changes. A task that
 /// was recorded and has set other CPUs since keeps those.
-pub fn record(root: &Root, host: &mut Host, taken: &Cpus) -> Result<()> {
+pub fn record(root: &Root, host: &mut Host, taken: &Cpus, last: Last) -> Result<()> {
     let online = online(root)?;
     let left = &online - taken;
     let old = std::mem::take(&mut host.tasks);
-    for Present { task: now, .. } in Present::all(root) {
+    for Present {
+        task: now,
+        is_kernels,
+        ..
+    } in Present::all(root)
+    {
         let was = old
             .iter()
             .find(|was| was.number == now.number && was.start == now.start);
         let unchanged = was.filter(|was| {
             let rest: Cpus = &was.cpus - taken;
-            rest.is_empty() || (&rest & &online) == (&now.cpus & &online)
+            let is_reset = is_kernels && last == Last::Kernel;
+            is_reset || rest.is_empty() || (&rest & &online) == (&now.cpus & &online)
         });
         match unchanged {
             Some(was) => host.tasks.push(was.clone()),

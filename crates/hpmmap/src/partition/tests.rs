@@ -25,6 +25,10 @@ fn none(_: &Partition) -> Result<()> {
     Ok(())
 }
 
+fn unlocked() -> Result<()> {
+    Ok(())
+}
+
 fn made(machine: &Simulated, request: &Request) -> Result<Partition> {
     create(machine, request, &none).map(|(one, _)| one)
 }
@@ -463,6 +467,31 @@ fn an_adopted_cgroup_may_end_at_any_time() {
 }
 
 #[test]
+fn affinities_that_tasks_have_set_meanwhile_stay() {
+    let cpus = |machine: &Simulated, task| format_cpus(&machine.cpus(task));
+    for machine in machines() {
+        made(&machine, &request("a", "2-3")).unwrap();
+        machine.set_affinity(102, &Cpus::from([5])).unwrap();
+        // For a new pool.
+        settle(&machine).unwrap();
+        assert_eq!(cpus(&machine, 102), "5");
+        assert_eq!(cpus(&machine, 4), "4-5");
+        delete(&machine, "a").unwrap();
+        assert_eq!(cpus(&machine, 102), "5");
+    }
+    // The kernel has given the CPUs back, and the thread of a NUMA node all of them.
+    let machine = with_a_job("2-3");
+    let one = made(&machine, &of_job()).unwrap();
+    machine.set_affinity(102, &Cpus::from([5])).unwrap();
+    machine.remove_cgroup(&one.cgroup).unwrap();
+    assert_eq!(cpus(&machine, 4), "0-5");
+    settle(&machine).unwrap();
+    assert!(machine.is_clean());
+    let now = [4, 102, 103].map(|task| cpus(&machine, task));
+    assert_eq!(now, ["2-5", "5", "2"]);
+}
+
+#[test]
 fn a_cgroup_that_cannot_be_adopted_is_told_why() {
     let why = |cpus: &str, change: &dyn Fn(&Simulated)| {
         let machine = with_a_job(cpus);
@@ -511,7 +540,8 @@ fn a_cgroup_that_cannot_be_adopted_is_told_why() {
     );
     let machine = with_a_job("2-3");
     let one = made(&machine, &of_job()).unwrap();
-    let error = enter::enter(&machine, &one, 77, None, &|_, _, _| Ok(())).unwrap_err();
+    let error = enter::enter(&machine, &one.name, 77, None, unlocked, &|_, _, _| Ok(()));
+    let error = error.unwrap_err();
     has(error.to_string(), "whose owner starts its programs");
 }
 
@@ -551,7 +581,7 @@ fn a_process_that_asks_is_moved_if_it_is_of_the_user() {
             .write(&format!("proc/{process}/status"), &status);
         let (mut asker, mut server) = UnixStream::pair().unwrap();
         asker.write_all(line.as_bytes()).unwrap();
-        enter::serve(&machine, &mut server, &|_, _, _| Ok(())).unwrap();
+        enter::serve(&machine, &mut server, unlocked, &|_, _, _| Ok(())).unwrap();
         drop(server);
         let mut answer = String::new();
         asker.read_to_string(&mut answer).unwrap();
@@ -572,6 +602,10 @@ fn a_process_that_asks_is_moved_if_it_is_of_the_user() {
     assert_eq!(procs("tasks"), process.to_string());
     assert_eq!(asked(own, "a 1 2\n"), "ok\n");
     assert_eq!(procs("rank_1"), process.to_string());
+    // The answer may have been lost.
+    assert_eq!(asked(own, "a 1 2\n"), "ok\n");
+    let other = format!("{}/rank_1/cgroup.procs", one.cgroup);
+    machine.fixture.write(&other, "1\n");
     for (line, words) in [
         ("a 1 2\n", "has processes already"),
         ("a 2 2\n", "has no CPU of its own"),
@@ -584,6 +618,13 @@ fn a_process_that_asks_is_moved_if_it_is_of_the_user() {
         assert!(answer.contains(words), "{line}: {answer}");
         assert_eq!(answer.matches('\n').count(), 1, "{answer}");
     }
+    // One that connects and says nothing.
+    let (mut asker, mut server) = UnixStream::pair().unwrap();
+    enter::serve(&machine, &mut server, unlocked, &|_, _, _| Ok(())).unwrap();
+    drop(server);
+    let mut answer = String::new();
+    asker.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("no request within 2 seconds"), "{answer}");
 }
 
 #[test]
@@ -610,12 +651,28 @@ fn a_number_may_be_another_users_by_the_time_of_the_move() {
         is_of(own + 1);
         Ok(())
     };
-    enter::serve(&machine, &mut server, &share).unwrap();
+    enter::serve(&machine, &mut server, unlocked, &share).unwrap();
     drop(server);
     let mut answer = String::new();
     asker.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("no permission"), "{answer}");
     let procs = format!("{}/rank_0/cgroup.procs", one.cgroup);
+    assert_eq!(machine.root.read(procs).unwrap(), "");
+    // The partition itself may be another one, or go, by the time of the lock.
+    is_of(own);
+    let (mut asker, mut server) = UnixStream::pair().unwrap();
+    asker.write_all(b"a\n").unwrap();
+    let goes = Partition {
+        phase: Phase::Deleting,
+        ..one.clone()
+    };
+    let lock = || goes.save(&machine);
+    enter::serve(&machine, &mut server, lock, &|_, _, _| Ok(())).unwrap();
+    drop(server);
+    answer.clear();
+    asker.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("is not ready"), "{answer}");
+    let procs = format!("{}/tasks/cgroup.procs", one.cgroup);
     assert_eq!(machine.root.read(procs).unwrap(), "");
 }
 
@@ -633,9 +690,12 @@ fn ranks_have_cgroups_of_their_own() {
         shares.borrow_mut().push((cgroup.to_string(), rank));
         Ok(())
     };
-    enter(&machine, &one, 77, None, &share).unwrap();
-    let rank = |index, of| enter(&machine, &one, 78, Some(Rank { index, of }), &share);
-    rank(1, 2).unwrap();
+    enter(&machine, "a", 77, None, unlocked, &share).unwrap();
+    let rank = |process, index, of| {
+        let rank = Some(Rank { index, of });
+        enter(&machine, "a", process, rank, unlocked, &share)
+    };
+    rank(78, 1, 2).unwrap();
     let value = |path: &str| machine.root.read(format!("{}/{path}", one.cgroup)).unwrap();
     assert_eq!(value("tasks/cgroup.procs"), "77");
     assert_eq!(value("rank_1/cgroup.procs"), "78");
@@ -644,20 +704,68 @@ fn ranks_have_cgroups_of_their_own() {
         *shares.borrow(),
         [(format!("{}/rank_1", one.cgroup), Rank { index: 1, of: 2 })]
     );
-    let error = rank(1, 4).unwrap_err().to_string();
+    let error = rank(79, 1, 4).unwrap_err().to_string();
     assert!(
         error.contains("rank 1 of partition 'a' has processes already (78)"),
         "{error}"
     );
-    assert!(rank(4, 5).is_err());
+    assert!(rank(79, 4, 5).is_err());
+    // One that has had no answer asks again.
+    rank(78, 1, 2).unwrap();
     let half = Partition {
         phase: Phase::Making,
         ..one.clone()
     };
-    let error = enter(&machine, &half, 77, None, &share)
+    half.save(&machine).unwrap();
+    let error = enter(&machine, "a", 77, None, unlocked, &share)
         .unwrap_err()
         .to_string();
     assert!(error.contains("is not ready"), "{error}");
+}
+
+#[test]
+fn ranks_that_have_ended_keep_nothing_from_the_next_launch() {
+    use super::enter::{Rank, enter};
+    let machine = Simulated::new(Kernel::V6_12);
+    let with_memory = Request {
+        memory_bytes: 8 << 20,
+        ..request("a", "2-5")
+    };
+    let one = made(&machine, &with_memory).unwrap();
+    let left = RefCell::new(Vec::new());
+    let share = |one: &Partition, cgroup: &str, _| {
+        let others = ranks(&machine.root, one).into_iter();
+        *left.borrow_mut() = others.filter(|other| other != cgroup).collect();
+        Ok(())
+    };
+    let rank = |process, index, of| {
+        let rank = Some(Rank { index, of });
+        enter(&machine, "a", process, rank, unlocked, &share)
+    };
+    let procs = |dir: &str, text: &str| {
+        let path = format!("{}/{dir}/cgroup.procs", one.cgroup);
+        machine.fixture.write(&path, text);
+    };
+    for index in 0..4 {
+        rank(80 + index as u32, index, 4).unwrap();
+    }
+    assert_eq!(left.borrow().len(), 3);
+    // Two have ended; a process of a third is in a cgroup that its user has made.
+    machine.make_cgroup(&format!("{}/rank_3/inner", one.cgroup));
+    procs("rank_3/inner", "83\n");
+    for dir in ["rank_0", "rank_1", "rank_3"] {
+        procs(dir, "");
+    }
+    rank(84, 0, 2).unwrap();
+    let dirs = |all: &[usize]| -> Vec<String> {
+        let path = |index| format!("{}/rank_{index}", one.cgroup);
+        all.iter().map(path).collect()
+    };
+    assert_eq!(*left.borrow(), dirs(&[2, 3]));
+    assert!(rank(85, 3, 4).is_err());
+    procs("rank_3/inner", "");
+    rank(85, 1, 2).unwrap();
+    assert_eq!(*left.borrow(), dirs(&[0, 2]));
 }
 
 #[test]

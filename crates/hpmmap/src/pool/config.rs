@@ -30,6 +30,8 @@ pub struct Pools {
     pub lines: Vec<Line>,
     /// Memory that Linux keeps of each node, if a line gives it.
     pub leave: Option<Size>,
+    /// A wrong line may have said that: it is of no node.
+    pub leave_unknown: bool,
     /// The wrong lines.
     pub wrong: Vec<Wrong>,
 }
@@ -48,6 +50,8 @@ impl Pools {
                 _ => pools.read(line, number).map(|line| pools.lines.push(line)),
             };
             if let Err(reason) = read {
+                let node = line.split_whitespace().next().unwrap_or_default();
+                pools.leave_unknown |= !is_number(node);
                 pools.wrong.push(Wrong { number, reason });
             }
         }
@@ -67,7 +71,7 @@ impl Pools {
         let [node, size] = words[..] else {
             return Err(format!("'{line}' is not 'NODE SIZE' or 'leave SIZE'"));
         };
-        let node = match node.bytes().all(|byte| byte.is_ascii_digit()) {
+        let node = match is_number(node) {
             true => node.parse().ok(),
             false => None,
         }
@@ -81,6 +85,10 @@ impl Pools {
             )),
         }
     }
+}
+
+fn is_number(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Checks a size of a pool: 0 or a multiple of the memory block size.
@@ -145,6 +153,23 @@ mod tests {
             assert_eq!(pools.wrong[0].number, number, "{text}");
             assert!(pools.wrong[0].reason.starts_with(reason), "{pools:?}");
             assert_eq!(pools.lines.len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_line_that_is_of_no_node_may_be_that_of_leave() {
+        for (text, unknown) in [
+            ("leave 5%", true),
+            ("leave", true),
+            ("leave 1G\nleave 2G", true),
+            ("Leave 1G", true),
+            ("leev 1G", true),
+            ("0 much", false),
+            ("0 1G more", false),
+            ("leave 1G", false),
+        ] {
+            let pools = Pools::parse(&format!("{text}\n7 1G\n"));
+            assert_eq!(pools.leave_unknown, unknown, "{text}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{fs, io};
 
-use hpmmap_host::Root;
+use hpmmap_host::{Root, vm};
 use hpmmap_sys::Errno;
 use hpmmap_sys::scheduling::Policy;
 
@@ -47,8 +47,7 @@ impl Live {
     }
 
     pub fn has(&self, thread: u32) -> bool {
-        let task = format!("proc/{}/task/{thread}", self.pid);
-        self.root.join(task).exists()
+        vm::has_thread(&self.root, self.pid, thread)
     }
 
     /// Releases a thread that an agent held when it was killed.

@@ -127,13 +127,16 @@ fn share(machine: &Live, one: &Partition, cgroup: &str, rank: Rank) -> Result<()
     let root = machine.root();
     let order = enter::nodes(root, &one.cpus);
     let place = |node: u32| order.iter().position(|known| *known == node);
-    // By its ID: paths take a capability that the service does not have.
-    let id = cgroup::number(&root.join(&one.cgroup));
-    let mut nodes: Vec<(u32, u64)> = promise::list(root, &device::open()?)?
-        .into_iter()
-        .filter(|promised| id.is_some() && promised.cgroup_id == id)
-        .map(|promised| (promised.node, promised.promised_bytes))
-        .collect();
+    let promises = promise::list(root, &device::open()?)?;
+    let promised_to = |cgroup: &str| -> Vec<(u32, u64)> {
+        // By its ID: paths take a capability that the service does not have.
+        let id = cgroup::number(&root.join(cgroup));
+        let own = promises.iter();
+        let own = own.filter(|promised| id.is_some() && promised.cgroup_id == id);
+        own.map(|promised| (promised.node, promised.promised_bytes))
+            .collect()
+    };
+    let mut nodes = promised_to(&one.cgroup);
     if nodes.is_empty() {
         return Err(Error::Failed(format!(
             "--per-core: partition '{}' has no promise of memory any more (see: hpmmap pool limit \
@@ -142,7 +145,10 @@ fn share(machine: &Live, one: &Partition, cgroup: &str, rank: Rank) -> Result<()
         )));
     }
     nodes.sort_by_key(|(node, _)| place(*node).unwrap_or(order.len()));
-    let parts = rank.memory(&nodes);
+    let ranks = partition::ranks(root, one);
+    let others = ranks.iter().filter(|dir| *dir != cgroup);
+    let others: Vec<(u32, u64)> = others.flat_map(|dir| promised_to(dir)).collect();
+    let parts = rank.share(&nodes, &others)?;
     let text: Vec<String> = parts
         .iter()
         .map(|(node, bytes)| format!("{node}:{bytes}"))
@@ -383,17 +389,18 @@ pub fn enter(root: &Root, args: &RunArgs) -> Result<Option<Partition>> {
     match Uid::effective().is_root() {
         true => {
             let machine = Live::default();
+            let lock = || partition::lock_entry(&machine);
             let share = |one: &Partition, cgroup: &str, rank| share(&machine, one, cgroup, rank);
-            enter::enter(&machine, &one, std::process::id(), rank, &share)?;
+            enter::enter(&machine, name, std::process::id(), rank, lock, &share).map(Some)
         }
-        false => enter::ask(&one, rank)?,
+        false => enter::ask(&one, rank).map(|()| Some(one)),
     }
-    Ok(Some(one))
 }
 
 fn serve() -> Result<()> {
     let machine = Live::default();
     let mut stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let lock = || partition::lock_entry(&machine);
     let share = |one: &Partition, cgroup: &str, rank| share(&machine, one, cgroup, rank);
-    enter::serve(&machine, &mut stream, &share)
+    enter::serve(&machine, &mut stream, lock, &share)
 }

@@ -49,6 +49,9 @@ pub fn perform(args: &PoolSetArgs) -> Result<ExitCode> {
         Ok(blocks.len() as u64 * block_bytes)
     })?;
     request.complete(&before);
+    if args.taking.leave.is_none() {
+        request.keep_from_growing(&before);
+    }
 
     let taking = Taking {
         offline_blocks: args.taking.offline_blocks,
@@ -125,6 +128,8 @@ struct Request {
     goals: Vec<Goal>,
     /// Memory that Linux keeps of each node, if the file gives it.
     leave: Option<Size>,
+    /// A wrong line of the file may have said that.
+    leave_unknown: bool,
     /// The file; empty without one.
     whence: String,
     failed: bool,
@@ -160,6 +165,7 @@ impl Request {
         let mut request = Self {
             goals: goals.collect(),
             leave: pools.leave,
+            leave_unknown: pools.leave_unknown,
             ..Self::default()
         };
         for wrong in &pools.wrong {
@@ -229,16 +235,38 @@ impl Request {
         }
     }
 
+    /// Removes requests of pools that would grow if it is not known what Linux keeps.
+    fn keep_from_growing(&mut self, before: &BTreeMap<u32, Vec<PooledBlock>>) {
+        if !self.leave_unknown {
+            return;
+        }
+        let goals = std::mem::take(&mut self.goals).into_iter();
+        let (grow, rest): (Vec<_>, _) =
+            goals.partition(|goal| goal.bytes > size(before, goal.node));
+        self.goals = rest;
+        for goal in grow {
+            let text = format!(
+                "the pool does not grow from {} to {}: a wrong line of the file may say what \
+                 Linux keeps ('leave SIZE'): correct it, then repeat the command",
+                short(size(before, goal.node)),
+                Size(goal.bytes)
+            );
+            self.complain(&goal.place, &text);
+        }
+    }
+
     /// Pools that shrink come first: Linux can then spare more.
     fn in_order(&self, before: &BTreeMap<u32, Vec<PooledBlock>>) -> Vec<Goal> {
-        let has = |node| -> u64 {
-            let blocks = before.get(&node).map_or(&[][..], Vec::as_slice);
-            blocks.iter().map(|block| block.pooled_bytes).sum()
-        };
         let mut goals = self.goals.clone();
-        goals.sort_by_key(|goal| (goal.bytes >= has(goal.node), goal.node));
+        goals.sort_by_key(|goal| (goal.bytes >= size(before, goal.node), goal.node));
         goals
     }
+}
+
+/// The size of a node's pool.
+fn size(before: &BTreeMap<u32, Vec<PooledBlock>>, node: u32) -> u64 {
+    let blocks = before.get(&node).map_or(&[][..], Vec::as_slice);
+    blocks.iter().map(|block| block.pooled_bytes).sum()
 }
 
 #[derive(Debug, Serialize)]
@@ -389,6 +417,7 @@ mod tests {
             .check(&[0], &before(), BLOCK, |_| Ok(16 * BLOCK))
             .unwrap();
         request.complete(&before());
+        request.keep_from_growing(&before());
         request
     }
 
@@ -425,6 +454,18 @@ mod tests {
             assert!(one.failed, "{text}");
             assert_eq!(goals(&one), [(0, 2)], "{text}");
         }
+    }
+
+    #[test]
+    fn no_pool_grows_while_it_is_not_known_what_to_leave() {
+        // Node 0 has one memory block, node 1 two.
+        let one = request("leave 5%\n0 256M\n1 128M\n");
+        assert!(one.failed);
+        assert_eq!(goals(&one), [(1, 1)]);
+        assert_eq!(
+            goals(&request("leave 1G\n0 256M\n1 128M\n")),
+            [(1, 1), (0, 2)]
+        );
     }
 
     #[test]

@@ -87,7 +87,8 @@ fn pin(args: &VmPinArgs) -> Result<()> {
                 ),
             });
         }
-        enter::enter(&machine, &one, args.pid, None, &|_, _, _| Ok(()))?;
+        let lock = || partition::lock_entry(&machine);
+        enter::enter(&machine, &one.name, args.pid, None, lock, &|_, _, _| Ok(()))?;
     }
     let cpus = pin::pin(&machine, &threads, &one, args.fifo)?;
     let others = match cpus.others.is_empty() {

@@ -59,7 +59,12 @@ pub fn pin(
 ) -> Result<Cpus> {
     let root = machine.root();
     let cpus = Cpus::of(root, one, threads.vcpus.len(), fifo.is_some())?;
+    // The number of one that has ended may be another process's by now.
+    let is_own = |thread| vm::has_thread(root, threads.pid, thread);
     let bind = |thread: u32, to: &[u32]| {
+        if !is_own(thread) {
+            return Ok(());
+        }
         let to = to.iter().copied().collect();
         match machine.set_affinity(thread, &to) {
             // It has ended.
@@ -83,7 +88,7 @@ pub fn pin(
         bind(thread, &[cpu])?;
     }
     if let Some(priority) = fifo {
-        for &thread in &threads.vcpus {
+        for &thread in threads.vcpus.iter().filter(|&&thread| is_own(thread)) {
             Policy::fifo_alone(i32::try_from(priority).unwrap_or(i32::MAX))
                 .set(thread)
                 .map_err(|errno| Error::NoPermission {

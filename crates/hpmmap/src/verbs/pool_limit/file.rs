@@ -69,6 +69,13 @@ impl Limits {
         }
     }
 
+    /// What the lines take from promises.
+    fn lowered(&self, promises: &[Promised]) -> Vec<Request> {
+        let requests = self.requests.iter();
+        let lowered = requests.filter_map(|(_, request)| request.lowered(promises));
+        lowered.collect()
+    }
+
     /// The requests that follow from missing lines: a user without a line has no limit of their
     /// own, and without a line the default is the module's. Not while a line is wrong, which may
     /// have meant them, and not for cgroups, whose limits other programs set.
@@ -209,6 +216,11 @@ pub(super) fn load(root: &Root, path: &Path) -> Result<ExitCode> {
             request.apply(root, &device)?;
             print(&request.to_string())?;
         }
+        // Before any promise becomes more: a file that fits is not refused for the order of its lines.
+        for request in limits.lowered(&promise::list(root, &device).unwrap_or_default()) {
+            // Its line says so if it fails again.
+            let _ = request.apply(root, &device);
+        }
         for (number, request) in &limits.requests {
             match request.apply(root, &device) {
                 Ok(()) => print(&request.to_string())?,
@@ -284,6 +296,39 @@ mod tests {
         let lines = unmet_lines(&root, lacks, &limits, &[]);
         assert_eq!(lines.len(), 6, "{lines:?}");
         assert_eq!(lines[1], "line 2 (user nobody-there 4M)");
+    }
+
+    #[test]
+    fn promises_that_become_less_come_first() {
+        let root = Fixture::new().root();
+        let promised = |flags, uid, node, promised_bytes| {
+            let entry = PromiseEntry {
+                flags,
+                uid,
+                node,
+                promised_bytes,
+                ..Default::default()
+            };
+            Promised::new(&root, &entry)
+        };
+        let mut promises = [
+            promised(0, 12_345_678, 0, 4 << 20),
+            promised(0, 12_345_679, 0, 8 << 20),
+            promised(0, 12_345_680, 0, 2 << 20),
+            promised(uapi::LIMIT_F_CGROUP, 0, 1, 8 << 20),
+        ];
+        promises[3].name = Some("/slurm".into());
+        let text = "user 12345678 16M min=0:10M\nuser 12345679 min=0:2M\nuser 12345680 4M\n\
+                    cgroup /slurm min=0:2M,1:4M\n";
+        let lowered = Limits::parse(&root, text).lowered(&promises);
+        let said: Vec<String> = lowered.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "promised to user 12345679: 2M of NUMA node 0",
+                "promised to cgroup /slurm: 4M of NUMA node 1"
+            ]
+        );
     }
 
     #[test]

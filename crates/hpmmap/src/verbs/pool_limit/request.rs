@@ -111,6 +111,17 @@ impl Request {
         }
     }
 
+    /// What it takes from a promise; `None` if it takes nothing.
+    pub(super) fn lowered(&self, promises: &[Promised]) -> Option<Self> {
+        let promised: Vec<&Promised> = promises.iter().filter(|one| self.is_to(one)).collect();
+        let promise = self.promise.as_ref()?.lowered(&promised)?;
+        Some(Self {
+            who: self.who.clone(),
+            rule: None,
+            promise: Some(promise),
+        })
+    }
+
     fn is_of(&self, one: &Reported) -> bool {
         match &self.who {
             Who::Default => one.kind == "default",
