@@ -107,19 +107,6 @@ static void job_cgroup_path(char *path, size_t room, uint32_t job, const char *n
 	snprintf(path, room, CGROUPS SLICE "%s%s" SCOPE "/job_%u", node ? node : "", node ? "_" : "", job);
 }
 
-int find_job_cgroup(uint32_t job, const char *node)
-{
-	char path[512];
-	int cgroup;
-
-	job_cgroup_path(path, sizeof(path), job, NULL);
-	cgroup = open_cgroup(path);
-	if (cgroup >= 0 || !node)
-		return cgroup;
-	job_cgroup_path(path, sizeof(path), job, node);
-	return open_cgroup(path);
-}
-
 static int remove_empty(const char *path, const struct stat *stat, int kind, struct FTW *where)
 {
 	(void)stat;
@@ -291,4 +278,29 @@ enum held hold(int device, pid_t pid, const struct holding *how)
 	if (cgroup >= 0)
 		close(cgroup);
 	return held;
+}
+
+/* The cgroup, or -1, and it is closed, if it has no limit of its own. */
+static int if_held(int device, int cgroup)
+{
+	if (limit_of(device, cgroup) != HPMMAP_LIMIT_INHERIT)
+		return cgroup;
+	close(cgroup);
+	return -1;
+}
+
+int find_held_cgroup(uint32_t job, const char *node)
+{
+	int cgroup = -1, device = open(HPMMAP_DEVICE_PATH, O_RDWR | O_CLOEXEC);
+	char path[512];
+
+	for (int named = 0; device >= 0 && cgroup < 0 && named < 1 + !!node; named++) {
+		job_cgroup_path(path, sizeof(path), job, named ? node : NULL);
+		cgroup = open_cgroup(path);
+		if (cgroup >= 0)
+			cgroup = if_held(device, cgroup);
+	}
+	if (device >= 0)
+		close(device);
+	return cgroup;
 }

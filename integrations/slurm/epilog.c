@@ -26,7 +26,7 @@
  * @job: its number
  * @node: the name of this slurmd if several run on the host, or NULL
  * @is_ours: the epilog runs in the job's cgroup (RunInJob), and so does slurmstepd
- * @cgroup: the job's cgroup if it is there and not ours, or -1
+ * @cgroup: the job's cgroup if it was held to its grant, or holds pool memory, and is not ours, or -1
  */
 struct leftover {
 	uint32_t job;
@@ -181,7 +181,7 @@ int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
 	if (own >= 0)
 		close(own);
 	else
-		left.cgroup = find_job_cgroup(left.job, left.node);
+		left.cgroup = find_held_cgroup(left.job, left.node);
 	/*
 	 * Slurm grants the next job the memory that these processes hold, so it must not start
 	 * before they are gone.

@@ -29,8 +29,8 @@ bool granted_in_time(uint32_t job, uint64_t *bytes);
  */
 int job_cgroup(pid_t pid, uint32_t job, const char *node);
 
-/* cgroup.c: opens the cgroup of a job, whoever is in it; -1: there is none. */
-int find_job_cgroup(uint32_t job, const char *node);
+/* cgroup.c: opens the cgroup of a job that was held to its grant, whoever is in it; -1: there is none. */
+int find_held_cgroup(uint32_t job, const char *node);
 
 /* cgroup.c: reads a short file of a cgroup; false: there is none, or the cgroup was removed. */
 bool read_of_cgroup(int cgroup, const char *name, char *text, size_t room);

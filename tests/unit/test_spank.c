@@ -30,13 +30,13 @@ static int fake_timedjoin(pthread_t thread, const struct timespec *until);
 #define HPMMAP_CONTEXTS_PATH "contexts"
 #define job_cgroup(pid, job, node) fake_job_cgroup(pid, job)
 static int fake_job_cgroup(pid_t pid, uint32_t job);
-#define find_job_cgroup(job, node) fake_find_job_cgroup(job)
-static int fake_find_job_cgroup(uint32_t job);
+#define find_held_cgroup(job, node) fake_find_held_cgroup(job)
+static int fake_find_held_cgroup(uint32_t job);
 #define usleep(time) fake_sleep(time)
 static void fake_sleep(unsigned int microseconds);
 #include "../../integrations/slurm/epilog.c"
 #undef job_cgroup
-#undef find_job_cgroup
+#undef find_held_cgroup
 
 /* Of Slurm, which loads the plugin. */
 static char error_said[512];
@@ -555,9 +555,11 @@ static void a_limit_that_is_there_stays(void **state)
 	told = NULL;
 	assert_int_equal(hold_to_grant(-1, cgroup, &everybody), HELD_SOME);
 	assert_int_equal(limits_given, 0);
+	/* The epilog ends no process of a job that was not. */
+	assert_int_equal(if_held(-1, cgroup), cgroup);
 	nr_limits = 0;
 	assert_true(limit_of(-1, cgroup) == HPMMAP_LIMIT_INHERIT);
-	close(cgroup);
+	assert_int_equal(if_held(-1, cgroup), -1);
 }
 
 static void the_cgroup_is_that_of_the_job(void **state)
@@ -623,7 +625,7 @@ static void a_process_of_no_job_has_no_cgroup(void **state)
 	assert_string_equal(path, "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7");
 	job_cgroup_path(path, sizeof(path), 7, "n1");
 	assert_string_equal(path, "/sys/fs/cgroup/system.slice/n1_slurmstepd.scope/job_7");
-	assert_int_equal(find_job_cgroup(4000000000u, "n1"), -1);
+	assert_int_equal(find_held_cgroup(4000000000u, "n1"), -1);
 	assert_int_equal(job_cgroup(getpid(), 4000000000u, NULL), -1);
 	assert_int_equal(job_cgroup(-1, 1, NULL), -1);
 }
@@ -670,7 +672,7 @@ static int fake_job_cgroup(pid_t pid, uint32_t job)
 	return is_member ? open("group", O_RDONLY | O_DIRECTORY) : -1;
 }
 
-static int fake_find_job_cgroup(uint32_t job)
+static int fake_find_held_cgroup(uint32_t job)
 {
 	return job == 7 && has_cgroup ? open("group", O_RDONLY | O_DIRECTORY) : -1;
 }
