@@ -168,7 +168,7 @@ static bool set_limit(int device, int cgroup, uint64_t bytes)
 	return cgroup >= 0 && !ioctl(device, HPMMAP_IOC_LIMIT_SET, &limit);
 }
 
-/* Replaces the cgroup's promise; 0 bytes end it. With ENOSPC *room is what could be promised. */
+/* Replaces the cgroup's promise. With ENOSPC *room is what could be promised. */
 static bool set_promise(int device, int cgroup, uint64_t bytes, uint64_t *room)
 {
 	struct hpmmap_promise part = { .node = -1, .bytes = bytes };
@@ -177,7 +177,7 @@ static bool set_promise(int device, int cgroup, uint64_t bytes, uint64_t *room)
 		.flags = HPMMAP_LIMIT_F_CGROUP,
 		.cgroup_fd = cgroup,
 		.promises = (uintptr_t)&part,
-		.nr = bytes ? 1 : 0,
+		.nr = 1,
 	};
 	bool done;
 
@@ -236,8 +236,7 @@ static enum held hold_unknown(int device, int cgroup, const struct holding *how)
  */
 static enum held hold_to_grant(int device, int cgroup, const struct holding *how)
 {
-	uint64_t bytes = 0, room;
-	int error;
+	uint64_t bytes = 0;
 
 	if (!granted_in_time(how->job, &bytes))
 		return hold_unknown(device, cgroup, how);
@@ -248,12 +247,9 @@ static enum held hold_to_grant(int device, int cgroup, const struct holding *how
 		promise(device, cgroup, bytes);
 	if (set_limit(device, cgroup, bytes))
 		return bytes ? HELD_SOME : HELD_NONE;
-	error = errno;
-	/* The next step tries again, unless another one has done it all meanwhile. */
-	if (bytes && cgroup >= 0 && limit_of(device, cgroup) != bytes)
-		set_promise(device, cgroup, 0, &room);
+	/* The next step tries again. The promise stays: it is what Slurm has granted. */
 	say("the job is not held to the %llu MB it was granted: %s",
-	    (unsigned long long)(bytes >> 20), cgroup >= 0 ? strerror(error) :
+	    (unsigned long long)(bytes >> 20), cgroup >= 0 ? strerror(errno) :
 	    "it has no cgroup of its own (proctrack/cgroup, cgroup v2)");
 	return HELD_SOME;
 }
@@ -280,10 +276,12 @@ enum held hold(int device, pid_t pid, const struct holding *how)
 	return held;
 }
 
-/* The cgroup, or -1, and it is closed, if it has no limit of its own. */
+/* The cgroup, or -1, and it is closed, if it was not given a grant: hold=all gives others 0. */
 static int if_held(int device, int cgroup)
 {
-	if (limit_of(device, cgroup) != HPMMAP_LIMIT_INHERIT)
+	uint64_t limit = limit_of(device, cgroup);
+
+	if (limit && limit != HPMMAP_LIMIT_INHERIT)
 		return cgroup;
 	close(cgroup);
 	return -1;

@@ -2,8 +2,8 @@
 /*
  * Runs on the host, as root, when a batch job has ended. Usually its processes are gone by then. If
  * slurmstepd was killed, Slurm has forgotten them, and they would keep pool memory and CPUs that Slurm
- * grants to other jobs: so they are killed here. One that holds no pool memory keeps the promise, which
- * ends with the job's cgroup.
+ * grants to other jobs: so they are killed here. A process without pool memory keeps the job's cgroup,
+ * and so the promise of its grant.
  */
 #include <errno.h>
 #include <fcntl.h>

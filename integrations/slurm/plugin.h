@@ -29,7 +29,7 @@ bool granted_in_time(uint32_t job, uint64_t *bytes);
  */
 int job_cgroup(pid_t pid, uint32_t job, const char *node);
 
-/* cgroup.c: opens the cgroup of a job that was held to its grant, whoever is in it; -1: there is none. */
+/* cgroup.c: opens the cgroup of a job that was held to its grant, with or without processes; -1: there is none. */
 int find_held_cgroup(uint32_t job, const char *node);
 
 /* cgroup.c: reads a short file of a cgroup; false: there is none, or the cgroup was removed. */

@@ -108,12 +108,8 @@ static long mmap_apart(struct hpmmap_ctx *ctx, const struct pt_regs *regs, struc
 	struct hpmmap_change c = HPMMAP_CHANGE(ctx, regs->di, regs->di + PAGE_ALIGN(regs->si));
 	bool fixed = regs->r10 & MAP_FIXED && !offset_in_page(c.start) && c.end > c.start;
 	struct pt_regs with_flags = *regs;
-	long ret;
+	long ret = fixed ? hpmmap_change_begin_apart(&c) : 0;
 
-	/* To the end of its last page. */
-	if (regs->r10 & MAP_HUGETLB)
-		c.end = ALIGN(c.end, PUD_SIZE);
-	ret = fixed ? hpmmap_change_begin_apart(&c) : 0;
 	if (ret)
 		return ret;
 	if (wants_populated(ctx, regs->r10))

@@ -64,7 +64,7 @@ static long before_register(struct file *file, void __user *arg)
 
 	if (copy_from_user(&reg, arg, offsetof(struct uffdio_register, ioctls)))
 		return 0;
-	if (!reg.mode || reg.mode & ~(u64)UFFD_API_REGISTER_MODES)
+	if (!reg.mode || reg.mode & ~UFFD_API_REGISTER_MODES)
 		return 0;
 	start = reg.range.start;
 	end = start + reg.range.len;

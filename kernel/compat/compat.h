@@ -314,9 +314,9 @@ unsigned int compat_interleave_weight(int nid);
 #define compat_wq system_wq
 #endif
 
-/* Since 6.13; for mappings of files, and so for ours, since 6.15. Elsewhere it is no advice. */
+/* Since 6.13; for mappings of files, and so for ours, since 6.15. Elsewhere Linux knows no such advice. */
 #ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL -1
+#define MADV_GUARD_INSTALL (-1)
 #endif
 
 /* Since 6.4, with LAM. */

@@ -387,7 +387,7 @@ static int get_blocks(struct inode *inode, unsigned long index, unsigned long nr
 			return -ENOSPC;
 		}
 		ret = hpmmap_pool_clear(&fs->owner, out, NO_SLOT, NO_SLOT);
-		/* A memory error that comes while nobody has the block is nobody's. */
+		/* Clearing takes long. After this an error is found at the first touch. */
 		list_for_each_entry(block, out, link)
 			ret = ret ?: hpmmap_block_is_hurt(block) ? -EAGAIN : 0;
 		if (ret)

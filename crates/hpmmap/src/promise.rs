@@ -95,7 +95,7 @@ impl Promise {
         }
     }
 
-    /// What stays of `promised` if only that changes which becomes less; `None` if nothing does.
+    /// `promised` with its reductions alone; `None` if nothing becomes less.
     pub fn lowered(&self, promised: &[&Promised]) -> Option<Self> {
         let all: u64 = promised.iter().map(|one| one.promised_bytes).sum();
         if let [(None, bytes)] = self.0[..] {

@@ -263,6 +263,18 @@ long hpmmap_change_begin_apart(struct hpmmap_change *c)
 	return 0;
 }
 
+/* A new hugetlb mapping ends with its last page, of 1 GB at most, whatever length was asked for. */
+static void to_its_end(struct hpmmap_change *c)
+{
+	struct vm_area_struct *vma;
+
+	mmap_read_lock(c->ctx->mm);
+	vma = vma_lookup(c->ctx->mm, c->start);
+	if (vma && is_vm_hugetlb_page(vma))
+		c->end = max(c->end, vma->vm_end);
+	mmap_read_unlock(c->ctx->mm);
+}
+
 /*
  * Linux has changed mappings without ctx->ops. @outcome: HPMMAP_CUT, also where there was
  * nothing of ours: another thread may have mapped memory there meanwhile, which is gone;
@@ -278,6 +290,8 @@ void hpmmap_change_settle_apart(struct hpmmap_change *c,
 		atomic_dec(&c->ctx->nr_replacing);
 	if (outcome == HPMMAP_NOTHING)
 		return;
+	if (outcome == HPMMAP_CUT)
+		to_its_end(c);
 	if (!any && !hpmmap_store_has_orphans(c->ctx, c->start, c->end))
 		return;
 	/* What Linux has done is to be completed: only a task that is being killed need not. */

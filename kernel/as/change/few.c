@@ -191,11 +191,12 @@ static bool get_block(struct hpmmap_ctx *ctx, unsigned long slot, bool *wait)
 	mmap_read_lock(ctx->mm);
 	block = hpmmap_store_load(ctx, slot);
 	/* A touch may just replace one whose contents were lost. */
-	if (block)
-		hpmmap_placement_copy(ctx, NULL, slot, block, &place);
-	mmap_read_unlock(ctx->mm);
-	if (!block)
+	if (!block) {
+		mmap_read_unlock(ctx->mm);
 		return false;
+	}
+	hpmmap_placement_copy(ctx, NULL, slot, block, &place);
+	mmap_read_unlock(ctx->mm);
 	if (hpmmap_reserve(ctx, &place, slot, 1, false, &one))
 		return true;
 	block = hpmmap_list_take(&one, slot);

@@ -52,8 +52,8 @@ static inline unsigned long hpmmap_vma_prot(vm_flags_t vm_flags)
 }
 
 /*
- * What is mapped again, or moves, has the rights that it had: READ_IMPLIES_EXEC is for new mappings.
- * Returns the personality that the caller has to have again.
+ * A mapping that is made again, or moves, keeps its rights: READ_IMPLIES_EXEC is for new ones. Returns
+ * the personality that the caller sets again afterwards.
  */
 static inline unsigned int hpmmap_rights_keep(void)
 {

@@ -297,7 +297,7 @@ static bool rests_on(struct vm_area_struct *vma, const struct hpmmap_grant *gran
  * 1, 0 where there is none, or -EINTR.
  */
 static int find_attached(unsigned long *addr, unsigned long *end,
-			  const struct file *file, const struct hpmmap_grant *grant)
+			 const struct file *file, const struct hpmmap_grant *grant)
 {
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma;

@@ -488,8 +488,8 @@ long hpmmap_extent_brk(struct hpmmap_ctx *ctx, unsigned long old_end, unsigned l
 		return give_back(ctx, end, old_end);
 	if (!contains(ctx, old_end, end) || runs(ctx, old_end, end, &used) & USED)
 		return -ENOMEM;
-	/* Above an ordinary heap a page stays free. */
-	if (!is_all(ctx, old_end, end, FREE, &used))
+	/* Above an ordinary heap a page stays free; and the region cannot be executed. */
+	if (!is_all(ctx, old_end, end, FREE, &used) || current->personality & READ_IMPLIES_EXEC)
 		return no_answer(ctx, old_end, end + PAGE_SIZE);
 	ret = claim(ctx, &c, old_end, end, 0) ?: claim_clear(&c, old_end);
 	return ret == -EFAULT ? leave(ctx, old_end, end) ?: ret : ret;

@@ -5,7 +5,7 @@
 //! So root moves processes, and for the user of a partition hpmmap-partition.socket does.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::sleep;
@@ -16,7 +16,7 @@ use hpmmap_base::size::short;
 use hpmmap_base::user_name;
 use hpmmap_host::{Root, number_list};
 use hpmmap_sys::uapi;
-use nix::sys::socket::{UnixCredentials, getsockopt, sockopt::PeerCredentials};
+use nix::sys::socket::{MsgFlags, UnixCredentials, getsockopt, send, sockopt::PeerCredentials};
 use nix::unistd::Uid;
 
 use super::cgroup;
@@ -302,9 +302,10 @@ fn answer(socket: &Path, request: &str) -> io::Result<String> {
 }
 
 fn answer_once(socket: &Path, request: &str) -> io::Result<String> {
-    let mut stream = UnixStream::connect(socket)?;
+    let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(ANSWER))?;
-    stream.write_all(request.as_bytes())?;
+    // Without SIGPIPE, which ends the command. A request is short: all of it is sent, or nothing.
+    send(stream.as_raw_fd(), request.as_bytes(), MsgFlags::MSG_NOSIGNAL)?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
     Ok(answer)
@@ -334,7 +335,7 @@ fn serve_one<Lock>(
     let peer = getsockopt(&stream.as_fd(), PeerCredentials).map_err(std::io::Error::from)?;
     stream.set_read_timeout(Some(REQUEST))?;
     let mut line = [0; MOST_REQUEST];
-    // Who sends a request in parts, or none, keeps others waiting.
+    // One read: a client that sends its request in parts would keep others waiting.
     let length = (&mut &*stream).read(&mut line).map_err(|error| {
         Error::Failed(format!(
             "no request within {} seconds: {error}",
@@ -352,7 +353,7 @@ fn serve_one<Lock>(
         _ => return Err(Error::Usage(format!("'{}' is no request", line.trim()))),
     };
     let find = || record::find(machine.root(), name);
-    // Whom the partition is not for does not get as far as the lock.
+    // Other users are refused before the lock is taken.
     check(machine.root(), &find()?, &peer)?;
     let _lock = lock()?;
     // By now it may be another user's.
@@ -438,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_dropped_asks_again_and_who_is_answered_does_not() {
+    fn a_dropped_client_asks_again_and_an_answered_one_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("socket");
         let listener = UnixListener::bind(&socket).unwrap();

@@ -44,7 +44,7 @@ fn take_shared(machine: &Live) -> Result<Flock<File>> {
     Ok(lock)
 }
 
-/// Locks a file beside the records; after `wait` the error says who has the lock.
+/// Locks a file beside the records; after `wait` the error says which process has the lock then.
 fn take(machine: &Live, name: &str, wait: Duration) -> Result<Flock<File>> {
     let path = machine.root().join(RECORDS).join(name);
     let failed = |why: &str| Error::Failed(format!("{}: {why}", path.display()));
@@ -60,11 +60,11 @@ fn take(machine: &Live, name: &str, wait: Duration) -> Result<Flock<File>> {
     match result.recv_timeout(wait) {
         Ok(lock) => lock.map_err(|(_, errno)| failed(errno.desc())),
         Err(_) => Err(failed(&format!(
-            "{} has held this lock for more than {} seconds: wait until it ends, then try again",
+            "this lock was not free for {} seconds; now {} has it: wait until it ends, then try again",
+            wait.as_secs(),
             holder(machine.root(), &id).map_or("another command".into(), |process| format!(
                 "process {process}, or a program that it started,"
-            )),
-            wait.as_secs()
+            ))
         ))),
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_root_can_hold_it_and_who_does_is_told() {
+    fn only_root_can_hold_it_and_its_holder_is_named() {
         let fixture = Fixture::new();
         let live = Live::at(fixture.root());
         let path = fixture.path().join(RECORDS).join(LOCK);
@@ -108,7 +108,7 @@ mod tests {
             let error = take(&live, LOCK, Duration::from_millis(50)).unwrap_err();
             error.to_string()
         };
-        assert!(refused().contains("another command has held this lock"));
+        assert!(refused().contains("now another command has it"));
         let meta = held.metadata().unwrap();
         let id = format!(
             "{:02x}:{:02x}:{}",
