@@ -6,7 +6,6 @@ mod colocation;
 mod compare;
 #[cfg(test)]
 mod fuzz;
-mod journal;
 mod machine;
 mod node;
 mod noise;

@@ -15,7 +15,7 @@ use super::plan::{Allocator, Case, GIGABYTE, LARGE_PAGE, Method, Provider};
 /// The setting of transparent huge pages.
 pub const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 /// Reserved pages of all sizes.
-pub const HUGEPAGES: &str = "sys/kernel/mm/hugepages";
+const HUGEPAGES: &str = "sys/kernel/mm/hugepages";
 /// Reserved huge pages.
 pub const HUGETLB: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
 
@@ -40,7 +40,17 @@ pub fn hugetlb(page: u64) -> String {
     format!("{HUGEPAGES}/hugepages-{}kB", page >> 10)
 }
 
-/// The same of a NUMA node.
+/// The sizes of reserved pages that the kernel has, in bytes.
+pub fn hugetlb_sizes(root: &Root) -> Vec<u64> {
+    let size = |dir: &String| {
+        let kib = dir.strip_prefix("hugepages-")?.strip_suffix("kB")?;
+        Some(kib.parse::<u64>().ok()? << 10)
+    };
+    let dirs = root.entries(HUGEPAGES).unwrap_or_default();
+    dirs.iter().filter_map(size).collect()
+}
+
+/// The directory of reserved pages of a size on a NUMA node.
 fn hugetlb_of(page: u64, node: u32) -> String {
     hugetlb(page).replace("kernel/mm", &format!("devices/system/node/node{node}"))
 }

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 use std::process;
+use std::slice;
 use std::time::SystemTime;
 
 use hpmmap_base::error::{Error, Result, describe};
@@ -13,124 +14,14 @@ use hpmmap_host::Root;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, umask};
-use serde::{Deserialize, Serialize};
 
-use super::switch::Switch;
+use super::undo::{Setting, Undo};
+use crate::switch::Switch;
 
 /// The journals. A restart of the machine empties the directory, and restores settings.
 const DIR: &str = "run/hpmmap/bench";
 /// The most bytes that are read of a journal.
 const LIMIT: u64 = 1 << 20;
-
-/// How a change is undone, unless others have made another one since. Each can be undone twice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Undo {
-    /// Files that a change concerns: the one that is written, then those that follow from it. The
-    /// last is set back first.
-    Write(Vec<Setting>),
-    /// Removes memory from the pool of a node, but none that it had before.
-    PoolRemove {
-        /// The node.
-        node: u32,
-        /// Size of the pool before.
-        before: u64,
-        /// The most to be added.
-        bytes: u64,
-        /// What was added; `None` until that is known.
-        added: Option<u64>,
-    },
-    /// Loads KVM's module with the old state of a switch, or unloads it.
-    Switch {
-        /// The switch.
-        switch: Switch,
-        /// Its state before; `None` if the module was not loaded.
-        old: Option<bool>,
-        /// Its state afterwards.
-        asked: bool,
-    },
-}
-
-/// A file of the kernel that a change concerns.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
-    /// Its path below the root.
-    pub path: String,
-    /// Its value before.
-    pub old: String,
-    /// The value to be written; `None` if it follows from that of another file.
-    pub asked: Option<String>,
-    /// The value that the change has led to; `None` until that is known.
-    pub reached: Option<String>,
-}
-
-impl Setting {
-    /// Can the change, a part of it, or an attempt to set it back have led to this value?
-    pub fn explains(&self, now: &str) -> bool {
-        match self.reached.as_ref().or(self.asked.as_ref()) {
-            Some(to) => now == to || is_between(now, &self.old, to),
-            None => true,
-        }
-    }
-}
-
-/// Is it a number on the way from one to the other, as a count that the kernel has not reached?
-fn is_between(now: &str, from: &str, to: &str) -> bool {
-    let number = |text: &str| text.parse::<u64>().ok();
-    match (number(now), number(from), number(to)) {
-        (Some(now), Some(from), Some(to)) => (from.min(to)..=from.max(to)).contains(&now),
-        _ => false,
-    }
-}
-
-impl Undo {
-    /// root writes what a journal says: to settings of the kernel only.
-    fn is_of_settings(&self) -> bool {
-        let files = match self {
-            Self::Write(files) => files,
-            Self::PoolRemove { .. } => return true,
-            Self::Switch { switch, .. } => return [Switch::npt(), Switch::ept()].contains(switch),
-        };
-        files.iter().all(|file| {
-            let path = Path::new(&file.path);
-            let is_plain = |part| matches!(part, Component::Normal(_));
-            path.components().all(is_plain)
-                && (path.starts_with("sys") || path.starts_with("proc/sys"))
-        })
-    }
-
-    /// Do both concern the same file, pool or switch?
-    pub fn meets(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Write(own), Self::Write(others)) => {
-                let is_there = |file: &Setting| others.iter().any(|one| one.path == file.path);
-                own.iter().any(is_there)
-            }
-            (Self::PoolRemove { node, .. }, Self::PoolRemove { node: other, .. }) => node == other,
-            (Self::Switch { switch, .. }, Self::Switch { switch: other, .. }) => switch == other,
-            _ => false,
-        }
-    }
-
-    /// Is it known what the change has led to? A switch is as it was asked to be.
-    fn is_complete(&self) -> bool {
-        match self {
-            Self::Switch { .. } => true,
-            Self::Write(files) => files.iter().all(|file| file.reached.is_some()),
-            Self::PoolRemove { added, .. } => added.is_some(),
-        }
-    }
-
-    /// Adds it to a list of changes, in the place of the same one whose result was not known. A
-    /// switch has one change, which goes from its first state to its last one.
-    pub fn put(self, list: &mut Vec<Self>) {
-        let is_open = |one: &Self| !one.is_complete() || matches!(one, Self::Switch { .. });
-        let same = |one: &Self| is_open(one) && self.is_complete() && one.meets(&self);
-        match list.iter().rposition(same) {
-            Some(place) => list[place] = self,
-            None => list.push(self),
-        }
-    }
-}
 
 /// An error of the file `path`.
 fn named(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
@@ -222,14 +113,9 @@ impl Journals {
     /// Replaces the changes of a journal by those that are still to be undone.
     pub fn keep(&self, journal: &mut Journal, undo: &[Undo]) -> Result<()> {
         let keep = || -> io::Result<File> {
-            let mut bytes = Vec::new();
-            for one in undo {
-                bytes.extend(serde_json::to_vec(one)?);
-                bytes.push(b'\n');
-            }
             let name = journal.path.file_name().unwrap_or_default();
             let name = name.to_string_lossy();
-            self.dir.write(&name, &bytes)?;
+            self.dir.write(&name, text(undo)?.as_bytes())?;
             self.dir.append(&name)
         };
         journal.file = keep().map_err(named(&journal.path))?;
@@ -242,7 +128,27 @@ impl Journals {
     }
 }
 
-/// The lines of a journal. The last one may have been cut: its change was not made.
+/// The lines of a journal.
+pub fn text(list: &[Undo]) -> io::Result<String> {
+    let line = |undo| Ok(serde_json::to_string(undo)? + "\n");
+    list.iter().map(line).collect()
+}
+
+/// root writes what a journal says: to settings of the kernel only.
+fn is_of_settings(undo: &Undo) -> bool {
+    let is_file_of_them = |file: &Setting| {
+        let path = Path::new(&file.path);
+        let is_plain = |part| matches!(part, Component::Normal(_));
+        path.components().all(is_plain) && (path.starts_with("sys") || path.starts_with("proc/sys"))
+    };
+    match undo {
+        Undo::Write(files) => files.iter().all(is_file_of_them),
+        Undo::PoolRemove(_) => true,
+        Undo::Switch { switch, .. } => [Switch::npt(), Switch::ept()].contains(switch),
+    }
+}
+
+/// The changes that a journal has. The last one may have been cut: its change was not made.
 fn parse(bytes: &[u8]) -> std::result::Result<Vec<Undo>, String> {
     let Some(whole) = bytes.iter().rposition(|&byte| byte == b'\n') else {
         return Ok(Vec::new());
@@ -250,7 +156,7 @@ fn parse(bytes: &[u8]) -> std::result::Result<Vec<Undo>, String> {
     let mut list = Vec::new();
     for (n, line) in (1..).zip(bytes[..whole].split(|&byte| byte == b'\n')) {
         match serde_json::from_slice::<Undo>(line) {
-            Ok(undo) if undo.is_of_settings() => undo.put(&mut list),
+            Ok(undo) if is_of_settings(&undo) => undo.put(&mut list),
             Ok(_) => return Err(format!("line {n} is of no setting of the kernel")),
             Err(error) => return Err(format!("line {n} cannot be read ({error})")),
         }
@@ -270,10 +176,9 @@ impl Journal {
     /// Records a change that is made next, or its result.
     pub fn add(&self, undo: &Undo) -> Result<()> {
         let write = || {
-            let mut line = serde_json::to_vec(undo)?;
-            line.push(b'\n');
+            let line = text(slice::from_ref(undo))?;
             let length = self.file.metadata()?.len();
-            (&self.file).write_all(&line).inspect_err(|_| {
+            (&self.file).write_all(line.as_bytes()).inspect_err(|_| {
                 // Without a part of the line. If that fails, too, the journal cannot be read.
                 let _ = self.file.set_len(length);
             })
@@ -295,6 +200,7 @@ mod tests {
 
     use hpmmap_host::fixture::Fixture;
 
+    use super::super::undo::tests::{growth, setting};
     use super::*;
 
     fn journals(fixture: &Fixture) -> Journals {
@@ -306,27 +212,11 @@ mod tests {
     }
 
     fn write(path: &str, n: u32) -> Undo {
-        Undo::Write(vec![Setting {
-            path: path.into(),
-            old: n.to_string(),
-            asked: Some("9".into()),
-            reached: None,
-        }])
-    }
-
-    /// The same with its result.
-    fn complete(undo: &Undo, value: &str) -> Undo {
-        let mut undo = undo.clone();
-        match &mut undo {
-            Undo::Write(files) => files[0].reached = Some(value.into()),
-            Undo::PoolRemove { added, .. } => *added = value.parse().ok(),
-            Undo::Switch { .. } => (),
-        }
-        undo
+        Undo::Write(vec![setting(path, &n.to_string(), "9")])
     }
 
     fn line(undo: &Undo) -> String {
-        serde_json::to_string(undo).unwrap() + "\n"
+        text(slice::from_ref(undo)).unwrap()
     }
 
     impl Journal {
@@ -341,13 +231,10 @@ mod tests {
     #[test]
     fn what_a_killed_process_left_is_read_as_far_as_it_was_written() {
         let fixture = Fixture::new();
-        let pool = Undo::PoolRemove {
-            node: 1,
-            before: 2,
-            bytes: 3,
-            added: None,
-        };
-        let changes = [change(1), pool];
+        let changes = [change(1), Undo::PoolRemove(growth(2, 3, None))];
+        // Another version of this program may read it.
+        let pool = r#"{"PoolRemove":{"node":0,"before":2,"bytes":3,"added":null}}"#;
+        assert_eq!(line(&changes[1]), format!("{pool}\n"));
         let mut own = journals(&fixture).begin().unwrap();
         changes.iter().for_each(|undo| own.add(undo).unwrap());
         own.file.write_all(b"{\"Write\":[\"b").unwrap();
@@ -358,45 +245,6 @@ mod tests {
         assert!(journals.left().unwrap().is_empty());
         fixture.write(&format!("{DIR}/1-1"), "");
         assert!(journals.left().unwrap()[0].1.is_empty());
-    }
-
-    #[test]
-    fn a_result_belongs_to_the_last_change_without_one() {
-        let pool = |node, added| Undo::PoolRemove {
-            node,
-            before: 2,
-            bytes: 3,
-            added,
-        };
-        let lines = [
-            change(1),
-            pool(0, None),
-            complete(&change(1), "7"),
-            pool(1, None),
-            pool(0, Some(3)),
-            change(7),
-        ];
-        let text: String = lines.iter().map(line).collect();
-        let expected = [
-            complete(&change(1), "7"),
-            pool(0, Some(3)),
-            pool(1, None),
-            change(7),
-        ];
-        assert_eq!(parse(text.as_bytes()).unwrap(), expected);
-    }
-
-    #[test]
-    fn a_value_is_explained_by_the_result_or_by_a_part_of_the_change() {
-        let explains = |undo: &Undo, now| match undo {
-            Undo::Write(files) => files[0].explains(now),
-            _ => unreachable!(),
-        };
-        let open = change(4);
-        assert!(["4", "6", "9"].iter().all(|now| explains(&open, now)));
-        assert!(["3", "10", "x"].iter().all(|now| !explains(&open, now)));
-        let done = complete(&open, "7");
-        assert!(explains(&done, "7") && !explains(&done, "9"));
     }
 
     #[test]
