@@ -305,7 +305,11 @@ fn answer_once(socket: &Path, request: &str) -> io::Result<String> {
     let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(ANSWER))?;
     // Without SIGPIPE, which ends the command. A request is short: all of it is sent, or nothing.
-    send(stream.as_raw_fd(), request.as_bytes(), MsgFlags::MSG_NOSIGNAL)?;
+    send(
+        stream.as_raw_fd(),
+        request.as_bytes(),
+        MsgFlags::MSG_NOSIGNAL,
+    )?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
     Ok(answer)
