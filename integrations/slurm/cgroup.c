@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <glob.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,10 @@
 #include <unistd.h>
 
 #include "plugin.h"
+
+#ifndef POOL_FILES
+#define POOL_FILES HPMMAP_SYSFS_PATH "/nodes/node*/total_bytes"
+#endif
 
 #define SLICE "/system.slice/"
 #define SCOPE "slurmstepd.scope"
@@ -187,6 +192,26 @@ static bool set_promise(int device, int cgroup, uint64_t bytes, uint64_t *room)
 	return done;
 }
 
+/* Has no NUMA node pool memory? A task that wants some is told by its launch. */
+static bool is_without_pools(void)
+{
+	unsigned long long bytes = 0;
+	glob_t nodes;
+	FILE *file;
+
+	if (glob(POOL_FILES, 0, NULL, &nodes))
+		return true;
+	for (size_t i = 0; i < nodes.gl_pathc && !bytes; i++) {
+		file = fopen(nodes.gl_pathv[i], "re");
+		if (!file || fscanf(file, "%llu", &bytes) != 1)
+			bytes = 0;
+		if (file)
+			fclose(file);
+	}
+	globfree(&nodes);
+	return !bytes;
+}
+
 /*
  * Promises the grant to the cgroup, spread over the NUMA nodes. The cgroup of a job that has just
  * ended may still be there, so it is tried for two seconds. What cannot be kept is only a limit,
@@ -196,6 +221,8 @@ static void promise(int device, int cgroup, uint64_t bytes)
 {
 	uint64_t room, kept;
 
+	if (is_without_pools())
+		return;
 	for (int tries = 0; tries < 20; tries++) {
 		if (set_promise(device, cgroup, bytes, &room))
 			return;

@@ -21,6 +21,9 @@ static int fake_ioctl(int fd, unsigned long request, void *arg);
 static int fake_timedjoin(pthread_t thread, const struct timespec *until);
 #include "../../integrations/slurm/spank_hpmmap.c"
 #include "../../integrations/slurm/grant.c"
+/* A file with a number, or none. */
+static const char *pool_files = "/proc/uptime";
+#define POOL_FILES pool_files
 #include "../../integrations/slurm/cgroup.c"
 #include "../../integrations/slurm/isolate.c"
 /* The epilog finds what a test has put in its working directory, and who is of the job. */
@@ -415,6 +418,14 @@ static void a_job_is_held_to_its_grant(void **state)
 	assert_int_equal(limit_given.bytes, 8 << 20);
 	assert_int_equal(promised, 6 << 20);
 	assert_int_equal(lines_said, 1);
+	/* Its tasks are told that there is no pool. */
+	grant("gres:hpmmap:8M");
+	promise_room = 0;
+	pool_files = "/none";
+	assert_int_equal(hold_to_grant(-1, 3, &some), HELD_SOME);
+	assert_int_equal(limit_given.bytes, 8 << 20);
+	assert_int_equal(lines_said, 0);
+	pool_files = "/proc/uptime";
 	promise_room = UINT64_MAX;
 	grant("gres:hpmmap:8M");
 	promise_error = ENXIO;
