@@ -733,6 +733,14 @@ static void leave_a_process(void)
 	is_inside = has_cgroup = false;
 }
 
+/* The same of a job with a grant, in whose cgroup nobody has a context. */
+static void leave_a_process_without_memory(void)
+{
+	leave_a_process();
+	has_cgroup = true;
+	put("contexts", "");
+}
+
 /* Whether the child was killed, and all of the group were. */
 static void forget_it(bool child_is_killed, bool group_is_killed)
 {
@@ -778,27 +786,22 @@ static void the_epilog_waits_for_what_it_kills(void **state)
 static void the_epilog_empties_the_cgroup_of_the_job(void **state)
 {
 	(void)state;
-	leave_a_process();
-	has_cgroup = true;
-	put("contexts", "");
+	leave_a_process_without_memory();
 	group_goes = 12;
 	slurm_spank_job_epilog(NULL, 0, NULL);
 	assert_int_equal(sleeps, 12);
 	assert_non_null(strstr(error_said, "left in its cgroup: killed"));
 	forget_it(false, true);
 	/* A slurmstepd goes by itself. */
-	leave_a_process();
-	has_cgroup = true;
-	put("contexts", "");
+	leave_a_process_without_memory();
 	group_goes = 3;
 	slurm_spank_job_epilog(NULL, 0, NULL);
 	assert_int_equal(sleeps, 3);
 	assert_string_equal(error_said, "");
 	forget_it(false, false);
 	/* The epilog's own one is not touched. */
-	leave_a_process();
-	is_inside = has_cgroup = true;
-	put("contexts", "");
+	leave_a_process_without_memory();
+	is_inside = true;
 	slurm_spank_job_epilog(NULL, 0, NULL);
 	assert_int_equal(sleeps, 0);
 	forget_it(false, false);
